@@ -191,6 +191,15 @@ def backbone_of(kind, attention="bidirectional", *, tokenizer=None, **changes):
     return prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention=attention, device="cpu")
 
 
+def tiny_lexicon(kind="bert"):
+    """Return a lexicon model of 20 clusters on a tiny model."""
+    from pellucid.lexicon.clusters import cluster_vocabulary
+    from pellucid.lexicon.embedder import LexiconEmbedder
+
+    backbone = backbone_of(kind)
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+
+
 def states_of(model, text):
     """Return the last hidden states of one text, without padding, and its ids: by transformers alone."""
     import torch

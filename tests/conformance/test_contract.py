@@ -27,6 +27,7 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.text.words import Vocabulary
+from tiny_models import tiny_lexicon
 
 
 def letter_ensemble():
@@ -124,14 +125,7 @@ def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
 @pytest.fixture(scope="module")
 def lexicon():
     pytest.importorskip("transformers")
-    from pellucid.lexicon.clusters import cluster_vocabulary
-    from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.transformer.backbone import prepare
-    from tiny_models import tiny_model, word_piece
-
-    tokenizer = word_piece()
-    backbone = prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
-    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+    return tiny_lexicon()
 
 
 @pytest.fixture(scope="module")

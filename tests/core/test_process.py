@@ -250,13 +250,12 @@ def work_with_an_encoder(folder: Path, fruit: StaticEmbedder) -> None:
 
 def work_with_training(folder: Path, fruit: StaticEmbedder) -> None:
     pytest.importorskip("peft")
-    from pellucid.lexicon import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+    from pellucid.lexicon import TrainingSettings, train_lexicon
     from pellucid.lexicon.training_data import TrainingRow, TrainingSet
-    from tiny_models import backbone_of
+    from tiny_models import tiny_lexicon
 
     with kept_random_states():
-        backbone = backbone_of("bert")
-    model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+        model = tiny_lexicon()
     rows = [TrainingRow("car", ("vehicle",), ("beach",)), TrainingRow("boy", ("man",), ("horse",))]
     settings = TrainingSettings(epochs=1, batch_size=2, group_size=2, rank=4, warmup_steps=0)
     train_lexicon(model, [TrainingSet("pairs", rows)], folder / "run", settings, show_progress_bar=False)

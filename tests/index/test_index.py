@@ -47,7 +47,7 @@ from pellucid.static.words import WordPairs, distinct, plain_distinct
 from pellucid.text.unicode import well_formed
 from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
-from tiny_models import tiny_model, word_piece
+from tiny_models import tiny_lexicon, tiny_model, word_piece
 
 TEXTS = {
     "a": "An apple and a pear stand on the table",
@@ -204,18 +204,13 @@ def check_reasons(folder, models):
 @pytest.mark.parametrize("kind", ["lexicon", "transformer"])
 def test_the_rows_of_a_transformers_hits_add_up(tmp_path, kind):
     pytest.importorskip("sentence_transformers")
-    tokenizer = word_piece()
     if kind == "lexicon":
-        from pellucid.lexicon.clusters import cluster_vocabulary
-        from pellucid.lexicon.embedder import LexiconEmbedder
-        from pellucid.transformer.backbone import prepare
-
-        backbone = prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
-        model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20))
+        model = tiny_lexicon()
     else:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
+        tokenizer = word_piece()
         tokenizer.save_pretrained(tmp_path / "bert")
         tiny_model("bert", len(tokenizer), headless=True).save_pretrained(tmp_path / "bert")
         model = SentenceTransformer(modules=[Transformer(str(tmp_path / "bert")), Pooling(32)], device="cpu")

@@ -27,6 +27,7 @@ from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.integrations import plain
 from pellucid.persistence.folder import locate
+from tiny_models import tiny_lexicon
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -85,18 +86,6 @@ def index(fruit, tmp_path):
         metadata = [{"year": 2001}, {"year": 2002}, {"year": 2003, "pages": [1, 2]}]
         made.add(texts, ids=["a", "b", "c"], titles=["A pear still life", "", ""], metadata=metadata)
         yield made
-
-
-def save_lexicon(path):
-    """Save a lexicon model with a tiny transformer of random weights."""
-    from pellucid.lexicon.clusters import cluster_vocabulary
-    from pellucid.lexicon.embedder import LexiconEmbedder
-    from pellucid.transformer.backbone import prepare
-    from tiny_models import tiny_model, word_piece
-
-    tokenizer = word_piece()
-    backbone = prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
-    LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20)).save_pretrained(path)
 
 
 def adapter(name):
@@ -279,7 +268,7 @@ def test_the_code_on_the_page_runs(block, tmp_path, monkeypatch):
     if "my-index" in block:
         exec(BLOCKS[0], {})
     if "my-lexicon" in block:
-        save_lexicon("my-lexicon")
+        tiny_lexicon().save_pretrained("my-lexicon")
     if "spacy" in libraries:
         adapter("spacy")  # in place of the entry point of an installed package
     exec(compile(block, "docs/integrations.md", "exec"), {"__name__": "page"})

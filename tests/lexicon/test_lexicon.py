@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece
+from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece, tiny_lexicon
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -31,8 +31,7 @@ INSTRUCTED = "<instruct>{instruction}\n<query>{text}"
 
 @pytest.fixture(scope="module")
 def bert():
-    backbone = backbone_of("bert")
-    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+    return tiny_lexicon()
 
 
 @pytest.fixture(scope="module")

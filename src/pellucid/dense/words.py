@@ -27,7 +27,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ from pellucid.dense.vectors import at_length_1, checked_vectors, form_directions
 from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.explain.rows import WORD, Row
 from pellucid.persistence.checkpoints import WorkFolder
-from pellucid.persistence.folder import bundled_models, check_family, read_config, saving
+from pellucid.persistence.folder import bundled_models, cache_folder, check_family, read_config, saving
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -440,7 +439,7 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
     if stored is not None:
         return stored
     reasons = fit_words(encoder, show_progress_bar=show_progress_bar)
-    folder = _cache_folder() / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    folder = cache_folder("reasons") / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)  # what is not whole
     try:
         reasons.save_pretrained(folder)
@@ -452,7 +451,7 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
 def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -> WordReasons | None:
     """Return the bundled or cached word reasons of an encoder, None without; `identity` is its fingerprint if known."""
     identity = identity or fingerprint(encoder)
-    for folder in (_BUNDLED / "minilm", *sorted(_cache_folder().glob("*"))):
+    for folder in (_BUNDLED / "minilm", *sorted(cache_folder("reasons").glob("*"))):
         try:
             config = read_config(folder)
         except ModelFolderError:  # of a newer version, or being written
@@ -481,11 +480,6 @@ def table_for(texts: Sequence[str]) -> StaticEmbedder:
 def _bundled(name: str) -> StaticEmbedder:
     """Return a bundled table, which the reasons of all encoders share."""
     return StaticEmbedder.from_pretrained(name)
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "reasons"
 
 
 def open_texts(encoder: Embedder) -> tuple[list[str], str]:

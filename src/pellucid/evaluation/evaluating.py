@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
 from pellucid.loading import load
+from pellucid.persistence.folder import cache_folder
 from pellucid.persistence.store import read_json, temporary_folder, write_json
 from pellucid.process import kept_random_states
 from pellucid.progress import Progress
@@ -132,7 +132,7 @@ def evaluate_tasks(
         task.files()  # a missing file is reported before the first hour of work, not after
     name = name or (str(model) if isinstance(model, (str, Path)) else type(model).__name__)
     model = load(model) if isinstance(model, (str, Path)) or callable(model) else model
-    folder = default_cache() if cache_dir is None else Path(cache_dir)
+    folder = cache_folder("eval") if cache_dir is None else Path(cache_dir)
     weights = cache_key(model)
     rows = []
     with Progress("evaluating", total=len(tasks), unit="tasks", enabled=show_progress_bar) as progress:
@@ -305,12 +305,6 @@ def _import_mteb() -> Any:
     except ImportError as error:
         raise missing_extra(error.name or "mteb", "eval") from error
     return mteb
-
-
-def default_cache() -> Path:
-    """Return the folder where scores are kept when none is given."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "eval"
 
 
 def cache_key(model: Any) -> str:

@@ -75,6 +75,12 @@ def allow_external(allowed: bool) -> Iterator[None]:
         _OUTSIDE.reset(before)
 
 
+def cache_folder(name: str) -> Path:
+    """Return the folder of the user's cache in which pellucid keeps what `name` says; it may be absent."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pellucid" / name
+
+
 def is_outside_allowed() -> bool:
     """Whether a folder may lead out of itself now; for starting another process."""
     return _OUTSIDE.get()
