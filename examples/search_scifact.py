@@ -1,7 +1,7 @@
 """Index abstracts, find out why a hit is wrong, fix it, and see what changed; see `docs/search-measured.md`.
 
     python examples/search_scifact.py --data scifact
-    python examples/search_scifact.py --data scifact --query 426 --word fox --factor 0
+    python examples/search_scifact.py --data scifact --query 822 --word cause
 
 The folder is one of BEIR: corpus.jsonl, queries.jsonl, qrels/train.tsv and qrels/test.tsv. The query whose first hit is
 wrong and the word to change are chosen on the training queries; the test queries only say what it did.
@@ -104,8 +104,8 @@ def main() -> None:
     """Index, ask, look, mend, compare."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="The folder of the set.")
-    parser.add_argument("--query", default="1276", help="Id of the query to look at.")
-    parser.add_argument("--word", default="immune", help="The word of static-en whose weight is changed.")
+    parser.add_argument("--query", default="795", help="Id of the query to look at.")
+    parser.add_argument("--word", default="play", help="The word of queries whose weight is changed.")
     parser.add_argument("--factor", type=float, default=0.3, help="How much the word counts then.")
     given = parser.parse_args()
     queries = read_queries(_file(given.data, "queries.jsonl"))
@@ -119,8 +119,8 @@ def main() -> None:
             show(index, queries[given.query], right)
             before = {split: asked(index, queries, wanted) for split, wanted in splits.items()}
 
-            print(f"\n{given.word!r} x {given.factor:g} in static-en, and all vectors anew\n")
-            index.rebuild(models={"static-en": pellucid.load("static-en").reweight({given.word: given.factor})})
+            print(f"\n{given.word!r} counts {given.factor:g} in all queries\n")
+            index.configure(word_weights={given.word: given.factor})
             show(index, queries[given.query], right)
             for split, its_right in splits.items():
                 print(f"\n{split}: {what_changed(before[split], asked(index, queries, its_right), its_right)}")

@@ -42,12 +42,15 @@ def data(tmp_path):
 @pytest.mark.full
 def test_the_story_of_a_wrong_hit_runs(data, monkeypatch, capsys):
     pytest.importorskip("Stemmer")
-    monkeypatch.setattr(sys, "argv", [EXAMPLE, "--data", str(data), "--query", "7"])
+    monkeypatch.setattr(sys, "argv", [EXAMPLE, "--data", str(data), "--query", "7", "--word", "immune"])
     runpy.run_path(EXAMPLE, run_name="__main__")
     said = capsys.readouterr().out
     assert "4 documents indexed" in said and "wrong  Immune cells" in said
     assert "what puts hit 1 above hit 2, which is right" in said
-    assert "test: nDCG@10 100.00 -> 100.00" in said
+    after = said.partition("'immune' counts 0.3 in all queries")[2]
+    assert "1  " in after and "right  Inflammation of granulomas" in after.partition("\n2  ")[0]
+    assert "to a right one in 1, from a right one in 0 (7)" in after
+    assert "test: nDCG@10 100.00 -> 100.00" in after
 
 
 def test_its_measures():
