@@ -16,6 +16,8 @@ from typing import Any, TypeVar, cast
 VERSION = "0.1.0"
 """Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
 
+_MAX_WRITTEN_BITS = 2000  # of an integer; Python may refuse to write one of 640 digits
+
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
@@ -71,9 +73,15 @@ def check_number(
     if is_number and abs(number) <= sys.float_info.max and least <= number <= most and above < number < below:
         return
     ends = {"at least": least, "above": above, "at most": most, "below": below}
-    limits = " and ".join(f"{end} {limit:g}" for end, limit in ends.items() if math.isfinite(limit))
+    limits = " and ".join(
+        f"{end} {limit:,}" if isinstance(limit, int) else f"{end} {limit:g}"
+        for end, limit in ends.items()
+        if math.isfinite(limit)
+    )
     expected = f"{'an integer' if integer else 'a number'}, {limits or 'finite'}{', or None' * optional}"
-    raise InputError(f"{name} is {value!r:.40}; it must be {expected}")
+    has_digits = not isinstance(value, int) or value.bit_length() <= _MAX_WRITTEN_BITS
+    shown = f"{value!r:.40}" if has_digits else f"an integer of {cast(int, value).bit_length():,} bits"
+    raise InputError(f"{name} is {shown}; it must be {expected}")
 
 
 def check_integer(name: str, value: object, least: int = 1, most: float = math.inf, *, optional: bool = False) -> None:
@@ -84,6 +92,11 @@ def check_integer(name: str, value: object, least: int = 1, most: float = math.i
 def check_seed(seed: object) -> None:
     """Check that `seed` begins random numbers, of numpy and of scikit-learn."""
     check_integer("seed", seed, 0, 2**32 - 1)
+
+
+def check_draws(draws: object) -> None:
+    """Check how often a control is drawn: its memory and time grow with that, and its error with the root of it."""
+    check_integer("draws", draws, most=10_000)
 
 
 def check_numbers(

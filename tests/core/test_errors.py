@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pellucid
@@ -47,6 +48,27 @@ def test_integers_are_those_of_python_and_numpy_and_may_be_optional():
     check_numbers(SimpleNamespace(a=None, b=3), "a", "b", integer=True, optional=True)
     with pytest.raises(InputError, match=r"b is 0\.5; it must be an integer, above 0, or None"):
         check_numbers(SimpleNamespace(a=None, b=0.5), "a", "b", above=0, integer=True, optional=True)
+
+
+@given(st.integers(1, 10**500))
+@example(10**5000)
+def test_integers_of_any_size_are_refused_with_the_bound(beyond):
+    with pytest.raises(InputError, match=r"^n is .*; it must be an integer, at least 1 and at most 10,000$"):
+        check_integer("n", 10_000 + beyond, most=10_000)
+    with pytest.raises(InputError, match=r"^n is .*; it must be a number, finite$"):
+        check_number("n", 10**308 * (1 + beyond))
+
+
+@pytest.mark.parametrize("count", [10_001, 2**40, sys.maxsize, 10**30, -(10**30), 0])
+def test_counts_that_take_memory_have_a_bound(fruit, count):
+    texts, pairs = ["the apple", "pear", "car"], [("apple", "pear"), ("car", "bicycle")]
+    with pytest.raises(InputError, match=r"^draws is .*at least 1 and at most 10,000"):
+        pellucid.deletion_test(fruit, pairs, top_k=1, draws=count)
+    with pytest.raises(InputError, match=r"^examples is .*at least 1 and at most 1,000"):
+        pellucid.cards(fruit, texts, examples=count)
+    if not 0 < count <= sys.maxsize:
+        with pytest.raises(InputError, match=r"^block_size is .*at least 1 and at most 9,223,372,036,854,775,807$"):
+            next(fruit.encode_blocks(texts, block_size=count))
 
 
 def test_a_choice_is_of_the_same_type_and_the_message_names_all():

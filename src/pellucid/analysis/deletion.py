@@ -23,7 +23,7 @@ from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_choice, check_integer, check_seed
+from pellucid.errors import InputError, check_choice, check_draws, check_integer, check_seed
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
@@ -149,14 +149,15 @@ def deletion_test(
         seed: of the random deletions.
 
     Raises:
-        InputError: fewer than two pairs that have a row raising the score, an item is not a pair of strings, `top_k` or
-            `draws` is below 1, `top_k` is above the number of dimensions, or the explanations have no words.
+        InputError: fewer than two pairs that have a row raising the score, an item is not a pair of strings, `draws`
+            is not from 1 to 10,000, `top_k` is below 1 or above the number of dimensions, or the explanations have no
+            words.
     """
     pairs = check_pairs(pairs)
     check_choice("units", units, UNITS)
     most = model.get_embedding_dimension() if units == "dimensions" else math.inf
     check_integer("top_k", top_k, most=most)
-    check_integer("draws", draws)
+    check_draws(draws)
     check_seed(seed)
     ks = sorted({k for k in (*_CURVE_KS, top_k) if k < most or k == top_k})
     fall = _fall_of_embeddings if units == "dimensions" else _fall_of_texts

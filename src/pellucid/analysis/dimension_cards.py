@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MAX_EXAMPLES = 1000
+"""Texts named in a card; memory for them is reserved for each dimension."""
+
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BINS = 30
 _SPARK = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -171,9 +174,10 @@ def cards(
         seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
 
     Raises:
-        InputError: a dimension is unknown, `top_k` or `examples` is below 1, or the model knows fewer than two texts.
+        InputError: a dimension is unknown, `top_k` is below 1, `examples` is not from 1 to 1,000, or the model knows
+            fewer than two texts.
     """
-    check_integer("examples", examples)
+    check_integer("examples", examples, most=MAX_EXAMPLES)
     check_integer("top_k", top_k, optional=True)
     all_dimensions = model.dimensions
     indices = sorted(all_dimensions.numbers([range(len(all_dimensions)) if dimensions is None else dimensions]))

@@ -7,6 +7,7 @@ What the arguments of `encode` do to the rows is in `arrays.py`.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -335,7 +336,7 @@ class Embedder(ToolInterface):
                 unknown, or `block_size` is below 1.
         """
         items = iterate_texts(texts)
-        check_integer("block_size", block_size)
+        check_integer("block_size", block_size, most=sys.maxsize)
         read = (text.as_py() for text in texts) if is_arrow(texts) else items
         return self._encode_blocks(read, validate_role(role), block_size, show_progress_bar)
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_integer, check_seed
+from pellucid.errors import InputError, check_draws, check_seed
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -107,10 +107,10 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
 
     Raises:
         InputError: the model is of another family, fewer than 20 different texts have a token, an item is no string, or
-            `draws` is below 1.
+            `draws` is not from 1 to 10,000.
     """
     check_decoder("the model", model)
-    check_integer("draws", draws)
+    check_draws(draws)
     check_seed(seed)
     checked_texts = check_texts(texts)
     distinct = list(dict.fromkeys(checked_texts))
