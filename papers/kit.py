@@ -251,13 +251,13 @@ class Table:
         """Return the cell of a row, named by its first cell or its first two, as it is shown but for bold.
 
         Raises:
-            LookupError: there is no such cell.
+            LookupError: there is no such cell, or there are two such columns.
         """
         columns = [name.replace("**", "") for name in self.columns]
         for cells in ([cell_text(cell).replace("**", "") for cell in one] for one in self.rows):
-            if row in (cells[0], ", ".join(cells[:2])) and column in columns:
+            if row in (cells[0], ", ".join(cells[:2])) and columns.count(column) == 1:
                 return cells[columns.index(column)]
-        raise LookupError(f"the table of {', '.join(self.columns)} has no row {row!r} with a column {column!r}")
+        raise LookupError(f"the table of {', '.join(self.columns)} has no row {row!r} with one column {column!r}")
 
 
 Figure = Table | str | float

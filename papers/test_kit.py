@@ -158,6 +158,13 @@ def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):
             kit.write_pages()
 
 
+def test_of_two_columns_of_one_name_none_is_read():
+    table = Table(["", "STS", "gain", "gain"], [["ours", 1.0, 2.0, 3.0]])
+    assert table.cell("ours", "STS") == "1.0"
+    with pytest.raises(LookupError, match="no row 'ours' with one column 'gain'"):
+        table.cell("ours", "gain")
+
+
 @pytest.mark.parametrize("template", kit.templates(), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_pages_are_as_templates_and_results_give_them(template):
     assert template.with_suffix("").read_text(encoding="utf-8") == kit.render(template), "run: python -m papers.kit"

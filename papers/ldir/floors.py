@@ -11,20 +11,19 @@ are measured. A transformer runs in bfloat16; its vectors are kept in WORK.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import numpy as np
 
 import pellucid
 from papers.kit import MIN_SEEDS, Cell, Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.names import CHOOSERS, FLOOR, N_CANDIDATES, PAPER, corpus_sentences
-from papers.ldir.scored import GROUPS, Samples, Tests, beside, mean_over_seeds, random_directions
+from papers.ldir.scored import GROUPS, Map, Samples, Tests, beside, mean_of, mean_of_draws, random_directions
 from papers.models import bfloat16_encoder, minilm_path
 from papers.vector_cache import Vectors, unit_rows
 
 SIZES = (200, 500)
+ALL_SIZES = (64, 128, 200, 500, 1000)  # of papers/ldir/tables.py
 STRENGTH = 0.75  # of the decorrelation: the default
 STATIC, MINILM = "static-en", "MiniLM"
 
@@ -48,8 +47,8 @@ def table(tests: Tests, sentences: Vectors, models: dict[str, Vectors]) -> Table
         sentences: candidates for anchors at length 1.
         models: name -> vectors of bundled models over the encoder, [n, d].
     """
-    kinds = {name: score for name, score in (("STS", tests.sts), ("retrieval", tests.retrieval)) if tests.sets[name]}
-    columns = [column for kind in kinds for column in (kind, "over random directions", "over the encoder")]
+    kinds = scored_kinds(tests)
+    columns = [f"{kind}{end}" for kind in kinds for end in ("", " over random directions", " over the encoder")]
     ceiling = {kind: score(lambda vectors: vectors) for kind, score in kinds.items()}
     lines: list[list[Cell]] = [["the encoder", *(cell for s in ceiling.values() for cell in (*beside(s), None, None))]]
     floors: dict[int, dict[str, Samples]] = {}
@@ -60,9 +59,24 @@ def table(tests: Tests, sentences: Vectors, models: dict[str, Vectors]) -> Table
     return Table(["", *columns], lines)
 
 
+def scored_kinds(tests: Tests) -> dict[str, Callable[[Map], Samples]]:
+    """Return the kinds of sets that are tested, and what scores a map on each."""
+    return {name: score for name, score in (("STS", tests.sts), ("retrieval", tests.retrieval)) if tests.sets[name]}
+
+
+def sizes_table(tests: Tests, dimension: int) -> Table:
+    """Return the scores of random directions by their number, the mean of five draws, and of the encoder."""
+    kinds = scored_kinds(tests)
+    lines: list[list[Cell]] = []
+    for kind, score in kinds.items():
+        drawn = {n: [random_directions(n, dimension, seed) for seed in range(MIN_SEEDS)] for n in ALL_SIZES}
+        means = [float(mean_of(_over_seeds(score, matrices))[0]) for matrices in drawn.values()]
+        lines.append([kind, *means, float(mean_of(score(lambda vectors: vectors))[0])])
+    return Table(["", *(f"{n} (n/d {n / dimension:.2f})" for n in ALL_SIZES), "the encoder"], lines)
+
+
 def _over_seeds(score: Any, matrices: list[Vectors]) -> Samples:
-    samples = [score(lambda vectors, matrix=matrix: vectors @ matrix.T) for matrix in matrices]
-    return {name: mean_over_seeds(np.stack([each[name] for each in samples])) for name in samples[0]}
+    return mean_of_draws([score(lambda vectors, matrix=matrix: vectors @ matrix.T) for matrix in matrices])
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
@@ -78,6 +92,9 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         for name in names
     }
     tests = Tests(options.data, encode, options.retrieval, options.sts, max_words=options.words)
+    yield f"sizes-{options.encoder}", sizes_table(tests, encode(["a"]).shape[1])
+    if options.only == ["sizes"]:
+        return
     sentences = unit_rows(encode(corpus_sentences(options.data, options.candidates)))
     yield options.encoder, table(tests, sentences, models)
 
@@ -92,4 +109,5 @@ if __name__ == "__main__":
         "--candidates": {"type": int, "default": N_CANDIDATES, "help": f"sentences to choose from [{N_CANDIDATES:,}]"},
         "--words": {"type": int, "help": "words of a document that are read [all]"},
     }  # fmt: skip
-    run_script(measure, settings, data="sts/, retrieval/ and raw_english/", work_dir="vectors of a transformer")
+    run_script(measure, settings, data="sts/, retrieval/ and raw_english/", work_dir="vectors of a transformer",
+               only=("sizes", "choices"))  # fmt: skip

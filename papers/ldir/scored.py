@@ -148,6 +148,11 @@ def mean_over_seeds(samples: Vectors) -> Vectors:
     return np.concatenate([samples[:, :1].mean(axis=0), drawn])
 
 
+def mean_of_draws(draws: Sequence[Samples]) -> Samples:
+    """Return the mean scores of several draws of a model; each bootstrap sample draws draws, too."""
+    return {name: mean_over_seeds(np.stack([draw[name] for draw in draws])) for name in draws[0]}
+
+
 def mean_of(samples: Mapping[str, Vectors]) -> Vectors:
     """Return the mean over the sets, of the items and of each bootstrap sample."""
     return np.asarray(np.mean(list(samples.values()), axis=0))
