@@ -199,8 +199,9 @@ class Reasons:
         of_spans = np.minimum(ends.searchsorted(spans[:, 0], "right"), len(ends) - 1)
         counts = np.bincount(of_spans, minlength=len(ends))
         means = np.bincount(of_spans, values, len(ends)) / counts.clip(min=1)
-        best = np.argsort(-means, kind="stable")[:_HIGHLIGHTED_SENTENCES]
-        return np.isin(of_spans, best)
+        is_best = np.zeros(len(ends), np.bool_)
+        is_best[np.argsort(-means, kind="stable")[:_HIGHLIGHTED_SENTENCES]] = True
+        return is_best[of_spans]
 
     @cached_property
     def _marked(self) -> Marked:
