@@ -6,9 +6,10 @@
 All products are computed at once with NumPy from an index's postings and vectors. "As it was" is k1 1.2, b 0.5 and
 weight 0.3. The sets are the four of `benchmarks/search.py`, and three to choose on: the training claims of SciFact, the
 questions of half of MedQuAD (answers are documents; halves are of the diseases and drugs that questions are about) and
-of WikiQA's training set (sentences are documents). --aside measures four that nothing was chosen on instead: the other
+of WikiQA's training set (sentences are documents). --aside adds four that nothing was chosen on: the other
 half of MedQuAD, the other questions of WikiQA, and second sentences of paraphrases in MRPC and of test pairs of STS-B
-from grade 4 on, asked for with the first ones. Intervals are of the mean over sets (bootstrap over queries).
+from grade 4 on, asked for with the first ones. Intervals are of the mean over sets (bootstrap over queries), and bold
+if they decide whether a difference is above 0. The first table is that of docs/search-measured.md.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import csv
 import hashlib
 import json
 import lzma
+import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,10 +34,11 @@ from scipy import sparse
 
 import pellucid
 from benchmarks.search import SETS, mean_of_sets
-from papers.kit import make_parser
+from papers.kit import Verdict, make_parser
 from papers.retrieval_sets import Collection, read_collection
 from pellucid.evaluation.tasks import find_tasks, read_sts
 from pellucid.index.bm25 import idf
+from pellucid.index.terms import QueryTerms
 
 Floats = npt.NDArray[np.float32]
 Scorer = Callable[["Judged"], Floats]
@@ -44,6 +48,8 @@ K1, B, WEIGHT = 1.2, 0.5, 0.3
 N_QUERIES = 1000  # of MedQuAD
 MIN_GRADE = 4.0  # of STS-B, for a right sentence
 _COMMON = 0.25  # share of the documents in which a stop word counts as being
+_N_NEIGHBOURS = 40  # words of the table that are looked at for a word's nearest terms
+_NEAREST_WEIGHT = 0.3  # of a query word's nearest terms, beside it
 
 
 # --- Sets ---
@@ -106,6 +112,10 @@ def sets_aside(data: Path) -> list[Collection]:
 # --- What is computed of a set once ---
 
 
+def _unit_rows(rows: Floats) -> Floats:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-9)
+
+
 class Judged:
     """A set as arrays: how often each document has each term, documents' vectors, and queries' terms and words."""
 
@@ -146,14 +156,16 @@ class Judged:
 
     def term_weights(self, power: float = 1.0) -> Any:
         """Return the queries' half of BM25 over the highest that each can reach, CSR [queries, terms]."""
-        rows = []
-        for terms in self.queries:
-            present = {term: weight for term, weight in terms.variants.items() if term in self.columns}
-            rows.append(Counter(terms.weights) + Counter(present))
+        rows = [self._query_counts(terms) for terms in self.queries]
         highest = [sum(n * self._idf(term) ** power for term, n in row.items()) or 1.0 for row in rows]
         return self._matrix(
             ({t: n * self._idf(t) ** power / top for t, n in row.items()} for row, top in zip(rows, highest)), len(rows)
         )
+
+    def _query_counts(self, terms: QueryTerms) -> Counter[str]:
+        """Return how often each term counts in a query: variants only if a document has them."""
+        present = {term: weight for term, weight in terms.variants.items() if term in self.columns}
+        return Counter(terms.weights) + Counter(present)
 
     def _idf(self, term: str) -> float:
         column = self.columns.get(term)
@@ -170,11 +182,61 @@ class Judged:
             known = table_rows >= 0
             if known.any():
                 rows[number] = np.array(idfs)[known] ** power @ self.model.word_vectors(table_rows[known])
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-9)
+        return _unit_rows(rows)
 
     def cosines(self, power: float = 0.0) -> Floats:
         """Return the cosine of each query and document."""
         return self.query_vectors(power) @ self.vectors.T
+
+    def cosines_by(self, name: str) -> Floats:
+        """Return the cosine of each query and document by another bundled model."""
+        model: Any = pellucid.load(name)
+        queries, documents = (
+            sparse.csr_matrix(rows)
+            for rows in (
+                model.encode_query(self.collection.queries),
+                model.encode_document(self.collection.documents),
+            )
+        )
+        return np.asarray((queries @ documents.T).toarray(), np.float32)
+
+    def nearest_terms(self, n_terms: int, min_cosine: float) -> Any:
+        """Return the terms of the words nearest to each query's words, CSR [queries, terms].
+
+        A term has its word's squared cosine times the lesser idf of both, over the highest BM25 of the query.
+        """
+        split = [[word.text.lower() for word in self.model.vocabulary.split(q)] for q in self.collection.queries]
+        nearest = self._nearest(sorted({word for words in split for word in words}), n_terms, min_cosine)
+        rows: list[dict[str, float]] = []
+        for words, terms in zip(split, self.queries):
+            row: dict[str, float] = {}
+            for word in words:
+                word_idf = max(map(self._idf, self.analyser.terms(word)), default=0.0)
+                for term, cosine in nearest.get(word, {}).items():
+                    if term not in terms.spans:
+                        row[term] = max(row.get(term, 0.0), cosine**2 * min(word_idf, self._idf(term)))
+            highest = sum(n * self._idf(term) for term, n in self._query_counts(terms).items()) or 1.0
+            rows.append({term: value / highest for term, value in row.items()})
+        return self._matrix(rows, len(rows))
+
+    def _nearest(self, words: list[str], n_terms: int, min_cosine: float) -> dict[str, dict[str, float]]:
+        """Return for each word of the table the terms of other words that are nearest to it, and their cosines."""
+        vocabulary = self.model.vocabulary
+        words = [word for word in words if vocabulary.row(word) >= 0 and self.analyser.terms(word)]
+        table = _unit_rows(self.model.word_vectors(np.arange(len(vocabulary))))
+        nearest: dict[str, dict[str, float]] = {}
+        for start in range(0, len(words), 64):
+            batch = words[start : start + 64]
+            cosines = table[[vocabulary.row(word) for word in batch]] @ table.T
+            top = np.argpartition(-cosines, _N_NEIGHBOURS, axis=1)[:, :_N_NEIGHBOURS]
+            for word, columns, values in zip(batch, top.tolist(), np.take_along_axis(cosines, top, axis=1)):
+                terms: dict[str, float] = {}
+                for value, column in sorted(zip(values.tolist(), columns), reverse=True):
+                    other = self.analyser.terms(vocabulary.words[column])
+                    if value >= min_cosine and len(other) == 1 and other[0] not in self.analyser.terms(word):
+                        terms.setdefault(other[0], value)
+                nearest[word] = dict(islice(terms.items(), n_terms))
+        return nearest
 
     def ndcg(self, scores: Floats) -> npt.NDArray[np.float64]:
         """Return nDCG@10 x 100 of each query."""
@@ -197,8 +259,7 @@ def joined(
 def _centred(judged: Judged) -> Floats:
     """The mean of all documents is taken from both sides."""
     mean = judged.vectors.mean(axis=0)
-    sides = (judged.query_vectors() - mean, judged.vectors - mean)
-    queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True).clip(min=1e-9) for side in sides)
+    queries, documents = _unit_rows(judged.query_vectors() - mean), _unit_rows(judged.vectors - mean)
     return (1 - WEIGHT) * judged.bm25() + WEIGHT * (queries @ documents.T)
 
 
@@ -218,7 +279,7 @@ def _feedback(weight: float, n_hits: int, vector_weight: float, term_weight: flo
         shares = np.exp((best - best[:, :1]) / 0.05)
         shares /= shares.sum(axis=1, keepdims=True)
         means = np.einsum("qk,qkd->qd", shares, judged.vectors[top])
-        result = scores + vector_weight * (means / np.linalg.norm(means, axis=1, keepdims=True)) @ judged.vectors.T
+        result = scores + vector_weight * _unit_rows(means) @ judged.vectors.T
         if term_weight:
             impacts = judged.impacts()
             rows = np.repeat(np.arange(len(top)), n_hits)
@@ -234,58 +295,84 @@ def _feedback(weight: float, n_hits: int, vector_weight: float, term_weight: flo
     return score
 
 
+def _third(name: str) -> Scorer:
+    """Another bundled model has half of the weight of the vectors."""
+    return lambda judged: (1 - WEIGHT) * judged.bm25() + WEIGHT / 2 * (judged.cosines() + judged.cosines_by(name))
+
+
+def _with_nearest(judged: Judged) -> Floats:
+    """BM25 also searches the terms of the nearest words of each word."""
+    near = _NEAREST_WEIGHT * (judged.nearest_terms(3, 0.6) @ judged.impacts().T).toarray()
+    return np.asarray(0.75 * (judged.bm25() + near) + 0.25 * judged.cosines(), np.float32)
+
+
 TRIED: dict[str, Scorer] = {
     "as it was": joined(),
-    "weight 0.25": joined(0.25),
-    "weight 0.35": joined(0.35),
+    "w 0.25": joined(0.25),
+    "w 0.35": joined(0.35),
     "k1 0.8, b 0.5 (the default now)": joined(k1=0.8),
     "k1 0.9, b 0.6": joined(k1=0.9, b=0.6),
     "k1 0.8, b 0.7": joined(k1=0.8, b=0.7),
     "k1 1.6, b 0.5": joined(k1=1.6),
     "k1 2, b 0.75": joined(k1=2.0, b=0.75),
-    "BM25 with idf to the power of 1.25": joined(power=1.25),
-    "BM25 over that of the best hit, weight 0.5": _over_best_hit,
-    "query words by idf to the power of 0.25": joined(query_power=0.25),
-    "query words by the square root of idf": joined(query_power=0.5),
-    "the same, weight 0.25": joined(0.25, query_power=0.5),
-    "query words by idf": joined(query_power=1.0),
+    "BM25's idf to the power of 1.25": joined(power=1.25),
+    "BM25 over that of the best hit, w 0.5": _over_best_hit,
+    "query words of static-en by the square root of their idf": joined(query_power=0.5),
+    "the same, w 0.25": joined(0.25, query_power=0.5),
+    "by the fourth root": joined(query_power=0.25),
+    "by idf itself": joined(query_power=1.0),
     "vectors less the mean of all documents": _centred,
+    "lexicon-en as a third part, 0.15 each": _third("lexicon-en"),
+    "anchors-en-500 as a third part, 0.15 each": _third("anchors-en-500"),
+    "BM25 also searches each word's 3 nearest words of static-en, w 0.25": _with_nearest,
     "feedback: the vector of the first 3 hits": _feedback(0.25, 3, 0.15, 0.0),
     "feedback: that and their 20 strongest terms": _feedback(0.25, 3, 0.15, 0.2),
+    "static-en alone": Judged.cosines,
+    "static-en alone, query words by the square root of their idf": lambda judged: judged.cosines(0.5),
 }
 
 
 def tables(
     sets: dict[str, list[Collection]], folder: Path, ways: Mapping[str, Scorer] = MappingProxyType(TRIED)
 ) -> Iterator[str]:
-    """Yield for each way the mean of each group of sets, and its difference from the first way."""
-    judged = {
-        title: [Judged(each, folder / f"{title}-{n}") for n, each in enumerate(group)] for title, group in sets.items()
-    }
-    names = [each.name for group in sets.values() for each in group]
-    yield f"| nDCG@10 x 100 | {' | '.join(names)} | {' | '.join(f'{title}: difference' for title in sets)} |"
-    yield "|---|" + "---|" * (len(names) + len(sets))
-    before: dict[str, list[Any]] = {}
-    for name, scorer in ways.items():
-        cells, intervals = [], []
-        for title, group in judged.items():
-            values = [each.ndcg(scorer(each)) for each in group]
-            cells += [f"{value.mean():.1f}" for value in values]
-            differences = [now - then for now, then in zip(values, before.setdefault(title, values))]
-            interval = mean_of_sets(differences)
-            intervals.append(f"{interval.value:+.2f} ({interval.low:+.2f} to {interval.high:+.2f})")
-        yield f"| {name} | {' | '.join([*cells, *intervals])} |"
+    """Yield how each way differs from the first one: in the mean of each group of sets, then in each set."""
+    judged = [
+        (title, Judged(each, folder / f"{title}-{n}")) for title, group in sets.items() for n, each in enumerate(group)
+    ]
+    values = {name: [each.ndcg(scorer(each)) for _, each in judged] for name, scorer in ways.items()}
+    titles = [title for title, _ in judged]
+    first, before = next(iter(values.items()))
+    means = (
+        f"{statistics.mean(v.mean() for v, t in zip(before, titles) if t == title):.1f} ({title})" for title in sets
+    )
+    yield f"Differences in nDCG@10 x 100; {first}: {', '.join(means)}.\n"
+    yield f"| | {' | '.join(sets)} |\n|---|" + "---|" * len(sets)
+    differences = {name: [now - then for now, then in zip(by_set, before)] for name, by_set in values.items()}
+    for name, by_set in differences.items():
+        cells = (_signed([each for each, of in zip(by_set, titles) if of == title]) for title in sets)
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield f"\n| | {' | '.join(each.collection.name for _, each in judged)} |\n|---|" + "---|" * len(judged)
+    for name, by_set in values.items():
+        cells = (f"{now.mean():.1f}, {_signed([each])}" for now, each in zip(by_set, differences[name]))
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _signed(differences: Sequence[npt.NDArray[np.float64]]) -> str:
+    """Write the mean difference of some sets, bold if its interval decides whether it is above 0."""
+    interval = mean_of_sets(differences)
+    is_decided = interval.difference_verdict() in (Verdict.HOLDS, Verdict.DOES_NOT_HOLD)
+    return f"**{interval.signed()}**" if is_decided else interval.signed()
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = make_parser(__doc__, data="retrieval/, retrieval_train/, reranking/ and sts/")
-    parser.add_argument("--aside", action="store_true", help="Measure the sets that nothing was chosen on.")
+    parser.add_argument("--aside", action="store_true", help="Add the sets that nothing was chosen on.")
     options: argparse.Namespace = parser.parse_args()
     tasks = {task.name: task for task in find_tasks(options.data)}
-    sets = {"aside": sets_aside(options.data)}
-    if not options.aside:
-        sets = {"shown": [read_collection(tasks[name]) for name in SETS], "training": training_sets(options.data)}
+    sets = {"four sets": [read_collection(tasks[name]) for name in SETS], "for training": training_sets(options.data)}
+    if options.aside:
+        sets["kept aside"] = sets_aside(options.data)
     with tempfile.TemporaryDirectory() as folder:
         for text in tables(sets, Path(folder)):
             print(text, flush=True)
