@@ -27,7 +27,7 @@ PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.
 QUICK := tests/core/test_core_install.py tests/core/test_explanation.py tests/static/test_static.py \
 	tests/index/test_index_precomputed.py
 
-.PHONY: help demo test quick lint format types full slow pythons package lowest fuzz fuzz-native plain docs help-docs constraints clean
+.PHONY: help demo test quick lint format types full properties slow pythons package lowest fuzz fuzz-native plain docs help-docs constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -56,6 +56,9 @@ types: $(VENV)/test.stamp  ## mypy --strict on the package
 
 full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters, clients and a browser; properties with ten times the examples
 	$(BIN)/python -m pytest $(WORKERS) -m '(full or hypothesis) and not slow' --hypothesis-profile=thorough
+
+properties: $(VENV)/full.stamp  ## all properties with examples drawn anew; PROPERTIES="--hypothesis-seed=1" for others
+	$(BIN)/python -m pytest $(WORKERS) -m hypothesis --hypothesis-profile=random $(PROPERTIES)
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
