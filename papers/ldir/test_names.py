@@ -83,6 +83,6 @@ def test_each_row_of_an_encoder_has_the_floor_of_its_size(topics, monkeypatch):
     monkeypatch.setattr(floors, "SIZES", (2, 4))
     table = floors.table(Tests(), topics.vectors, {"a model": np.eye(6, dtype=np.float32)[:4]})
     assert table.cell("the encoder", "STS") == "6.0" and table.cell("4 fps", "STS") == "4.0"
-    assert table.cell("2 fps", "over random directions") == "+0.0 (+0.0 to +0.0), unchanged"
-    assert table.cell("a model", "over the encoder") == "-2.0 (-2.0 to -2.0), does not hold"
+    assert table.cell("2 fps", "STS over random directions") == "+0.0 (+0.0 to +0.0), unchanged"
+    assert table.cell("a model", "STS over the encoder") == "-2.0 (-2.0 to -2.0), does not hold"
     assert next(row[0] for row in table.rows if str(row[0]).startswith("2")) == f"2 {names.FLOOR}"
