@@ -2,6 +2,7 @@ r"""How well and how fast `pellucid.Index` finds documents, beside what people w
 
     python -m benchmarks.search --data shared/data --write
     python -m benchmarks.search --data shared/data --vectors work --models static-en MiniLM mpnet --mpnet FOLDER
+    python -m benchmarks.search --data shared/data --models static-en WordLlama potion-base-8M --potion FOLDER
     python -m benchmarks.search --data shared/data --vectors work --peers 500 --write
     python -m benchmarks.search --data shared/data --tune
     python -m benchmarks.search --data shared/data --examples
@@ -16,6 +17,7 @@ Times are processor time of one process on one thread, medians of five rounds of
 the same rounds, one after the other. A difference is of the same queries, with the 95 % interval of its mean over the
 sets (bootstrap over the queries of each). --models chooses what is measured; those with a transformer (in bfloat16)
 need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its folder or name.
+potion-base-8M needs --potion, the folder of its table (papers/swe/static_peers.py says where it is to be had).
 --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --examples prints what docs/search.md shows of the default index of SciFact: its evaluation, tuning and drivers.
 --million N indexes N sentences as documents and measures nothing else; --graph N does so with the default and with
@@ -53,7 +55,8 @@ from benchmarks import search_peers as peers
 from papers.kit import Interval, bootstrap, interval_of, make_parser
 from papers.models import minilm_path, open_any
 from papers.retrieval_sets import Collection, read_collection
-from papers.vector_cache import CachedEncoder, Vectors
+from papers.swe.static_peers import encoding
+from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.engines import Edge
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.plan import QueryPlan, plan_query
@@ -61,9 +64,10 @@ from pellucid.index.search import search
 from pellucid.text.corpus import read_texts
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
-MODELS = ("static-en", "anchors-en-500", "lexicon-en", "WordLlama")
+WORDLLAMA, POTION = "WordLlama", "potion-base-8M"
+MODELS = ("static-en", "anchors-en-500", "lexicon-en", WORDLLAMA)
 TRANSFORMERS = ("MiniLM", "lexicon-minilm", "MiniLM as key tokens", "mpnet")
-STATIC_PEERS, STATIC_WEIGHT = ("WordLlama",), 0.3
+STATIC_PEERS, STATIC_WEIGHT = (WORDLLAMA, POTION), 0.3
 """Models that are opened as functions and get the weight that our static ones have."""
 
 BM25_ALONE, DEFAULT = "BM25 alone", "BM25 + static-en (default)"
@@ -72,6 +76,7 @@ MORE_DIFFERENCES = [
     ("BM25 + MiniLM", DEFAULT),
     ("BM25 + mpnet", DEFAULT),
     ("BM25 + mpnet", "BM25 + MiniLM"),
+    (f"BM25 + {POTION}", f"BM25 + {WORDLLAMA}"),
 ]
 """Beside those of the default and every other search."""
 
@@ -99,7 +104,8 @@ def families(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the models that are measured, by name."""
     kept = arguments.vectors
     openers: dict[str, Callable[[], Any]] = {
-        "WordLlama": wordllama,
+        WORDLLAMA: lambda: static_peer("wordllama"),
+        POTION: lambda: static_peer(f"model2vec:{arguments.potion}"),
         "MiniLM": lambda: transformer(minilm_path(), "all-MiniLM-L6-v2 in bfloat16", kept),
         "lexicon-minilm": lambda: lexicon(kept),
         "MiniLM as key tokens": lambda: key_tokens(kept),
@@ -242,10 +248,10 @@ def memory() -> float:
     return int(told.read_text().split()[1]) * resource.getpagesize() / 1e6 if told.exists() else 0.0
 
 
-def wordllama() -> Callable[[list[str]], Vectors]:
-    """Return WordLlama as a function; a text without words has no vector."""
-    model = open_any("wordllama")
-    return lambda texts: np.nan_to_num(model.embed(texts, norm=True))
+def static_peer(spec: str) -> Callable[[list[str]], Vectors]:
+    """Return another program's static table as a function to rows at length 1; a text without words has zeros."""
+    encode = encoding(open_any(spec))
+    return lambda texts: unit_rows(encode(texts))
 
 
 def transformer(path: str, name: str, kept: Path) -> CachedEncoder:
@@ -456,7 +462,9 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
     parser.add_argument("--million", type=int, metavar="N", help="Index so many sentences instead, as 1000000.")
     parser.add_argument("--graph", type=int, metavar="N", help="Index so many with and without a graph, as 200000.")
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS + TRANSFORMERS, help="What is measured.")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=[*MODELS, POTION, *TRANSFORMERS],
+                        help="What is measured.")  # fmt: skip
+    parser.add_argument("--potion", type=Path, metavar="FOLDER", help="The table of potion-base-8M.")
     parser.add_argument("--vectors", type=Path, metavar="FOLDER", help="Where vectors of transformers are kept.")
     parser.add_argument("--mpnet", default="sentence-transformers/all-mpnet-base-v2", help="Folder or name of it.")
     parser.add_argument("--examples", action="store_true", help="Print what docs/search.md shows instead.")
@@ -464,6 +472,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.vectors is None and (slow := [name for name in arguments.models if name in TRANSFORMERS]):
         parser.error(f"--models {' '.join(slow)} needs --vectors FOLDER")
+    if POTION in arguments.models and arguments.potion is None:
+        parser.error(f"--models {POTION} needs --potion FOLDER")
     with tempfile.TemporaryDirectory() as work:
         if arguments.tune:
             task = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")

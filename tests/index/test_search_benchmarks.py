@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pellucid
+from benchmarks import search
 from benchmarks.search import DEFAULT, difference_table, mean_of_sets
 from benchmarks.search_tried import TRIED, Judged
 from papers.retrieval_sets import Collection
@@ -65,6 +66,23 @@ def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict(collection):
     scores = {"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets}
     *_, row = difference_table(scores, [collection] * 2)
     assert row.startswith(f"| {DEFAULT} - BM25 alone | +2.0 | +1.0 | +1.5 (") and row.endswith("| **holds** |")
+
+
+@pytest.mark.parametrize(("model", "option"), [("potion-base-8M", "--potion"), ("mpnet", "--vectors")])
+def test_a_model_that_is_not_at_hand_is_refused_before_anything_is_measured(model, option, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["search", "--models", "static-en", model])
+    with pytest.raises(SystemExit):
+        search.main()
+    assert f"needs {option}" in capsys.readouterr().err
+
+
+def test_a_rivals_table_is_read_as_a_function_to_unit_rows(monkeypatch):
+    class Table:
+        def encode(self, texts):
+            return np.array([[3.0, 4.0] if text else [np.nan, np.nan] for text in texts])
+
+    monkeypatch.setattr(search, "open_any", lambda spec: Table())
+    np.testing.assert_allclose(search.static_peer("model2vec:folder")(["a", ""]), [[0.6, 0.8], [0.0, 0.0]])
 
 
 @pytest.mark.parametrize("learnt", ["query", "document", "both", pytest.param("table", marks=pytest.mark.full), "map"])
