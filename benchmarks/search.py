@@ -279,9 +279,10 @@ def lexicon(kept: Path) -> pellucid.LexiconEmbedder:
 
 def key_tokens(kept: Path) -> pellucid.KeyTokenEmbedder:
     """Return all-MiniLM-L6-v2 in bfloat16, decoded with its input embeddings; its vectors are kept in a folder."""
+    from pellucid.keytokens import KeyTokenSettings
     from pellucid.transformer import open_backbone
 
-    settings = pellucid.keytokens.KeyTokenSettings(normalize=True, max_length=256)
+    settings = KeyTokenSettings(normalize=True, max_length=256)
     model = pellucid.KeyTokenEmbedder(open_backbone(minilm_path(), dtype="bfloat16", device="cpu"), settings)
     return keeping(model, "key tokens of all-MiniLM-L6-v2 in bfloat16", kept)
 
