@@ -168,7 +168,8 @@ def tables(name: str, model: EncoderEmbedder, data: Path, count: int) -> str:
         size = len(pieces) / len(texts) * model.get_embedding_dimension() * 2
         facts.append([kind, str(len(found)), f"{len(pieces) / len(texts):.1f}", f"{carried:.0%}", f"{fit:.2f}",
                       f"{cost[1] / cost[0]:.1f}", f"{size / 1024:.1f}"])  # fmt: skip
-    head = ["passages", "order", "Shapley: agreement", "same first, %", "leave-one-out: agreement", "same first, %"]
+    figures = ("agreement", "same first, %")
+    head = ["passages", "order", *(f"{values}: {one}" for values in ("Shapley", "leave-one-out") for one in figures)]
     about = ["passages", "number", "sentences", "leave-one-out's sum / (score - common)", "R2 of sizes, sentences",
              "encoding the sentences / the passages", "float16 vectors of sentences, KiB a passage"]  # fmt: skip
     return "\n\n".join([f"### {name}, long passages", markdown_table(head, lines), markdown_table(about, facts)])

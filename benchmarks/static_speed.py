@@ -321,7 +321,7 @@ def explanations_markdown(results: list[dict[str, Any]]) -> str:
     lines = [
         f"Milliseconds of processor time for a query and an abstract of SciFact, {results[0]['pairs']} pairs.",
         "",
-        "| model | encode both | explain | times encode | explain, ten rows read | times encode |",
+        "| model | encode both | explain | over encode | explain, ten rows read | ten rows over encode |",
         "|---|---|---|---|---|---|",
     ]
     for row in results:

@@ -15,6 +15,7 @@ import os
 import platform
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -229,14 +230,25 @@ class Table:
     """A table of results.
 
     Attributes:
-        columns: the header.
+        columns: the header; no two are the same but for bold, empty ones aside.
         rows: the cells of each row; a float is written with one decimal, None as a dash.
         left: how many columns are text.
+
+    Raises:
+        ValueError: two columns have one name.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     left: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the header."""
+        if twice := repeated(self._names()):
+            raise ValueError(f"two columns are named {twice[0]!r}; name each by its set and its metric")
+
+    def _names(self) -> list[str]:
+        return [name.replace("**", "") for name in self.columns]
 
     def __str__(self) -> str:
         """Return the table in Markdown."""
@@ -251,13 +263,18 @@ class Table:
         """Return the cell of a row, named by its first cell or its first two, as it is shown but for bold.
 
         Raises:
-            LookupError: there is no such cell, or there are two such columns.
+            LookupError: there is no such cell.
         """
-        columns = [name.replace("**", "") for name in self.columns]
+        columns = self._names()
         for cells in ([cell_text(cell).replace("**", "") for cell in one] for one in self.rows):
-            if row in (cells[0], ", ".join(cells[:2])) and columns.count(column) == 1:
+            if row in (cells[0], ", ".join(cells[:2])) and column in columns:
                 return cells[columns.index(column)]
-        raise LookupError(f"the table of {', '.join(self.columns)} has no row {row!r} with one column {column!r}")
+        raise LookupError(f"the table of {', '.join(self.columns)} has no row {row!r} with a column {column!r}")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, empty ones aside."""
+    return [name for name, count in Counter(names).items() if name and count > 1]
 
 
 Figure = Table | str | float

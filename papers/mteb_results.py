@@ -79,7 +79,7 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     yield (
         "sets",
         Table(
-            ["task", "items here", "in MTEB", "characters here", "in MTEB"],
+            ["task", "items here", "items in MTEB", "characters here", "characters in MTEB"],
             [[name, *(f"{n:,}" for pair in zip(*both) for n in pair)] for name, both in sizes.items()],
         ),
     )

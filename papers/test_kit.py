@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,6 +28,11 @@ from papers.kit import (
     resampled,
     write_results,
 )
+
+RULE = re.compile(r"\s*\|(\s*:?-+:?\s*\|)+\s*")
+"""What stands below the header of a table in Markdown."""
+
+LEFT_OUT = {".venv", "node_modules", ".git"}
 
 ENDS = st.floats(-20, 20).map(lambda end: round(end, 2))
 
@@ -158,11 +165,27 @@ def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):
             kit.write_pages()
 
 
-def test_of_two_columns_of_one_name_none_is_read():
-    table = Table(["", "STS", "gain", "gain"], [["ours", 1.0, 2.0, 3.0]])
-    assert table.cell("ours", "STS") == "1.0"
-    with pytest.raises(LookupError, match="no row 'ours' with one column 'gain'"):
-        table.cell("ours", "gain")
+@given(st.lists(st.text("ab*"), min_size=1, max_size=6))
+def test_no_table_has_two_columns_of_one_name(names):
+    shown = [name.replace("**", "") for name in names]
+    if any(name and shown.count(name) > 1 for name in shown):
+        with pytest.raises(ValueError, match="two columns are named"):
+            Table(names, [])
+    else:
+        table = Table(names, [[float(n) for n in range(len(names))]])
+        assert all(table.cell("0.0", name) == f"{shown.index(name)}.0" for name in shown)
+
+
+PAGES = [path for path in sorted(kit.PAPERS.parent.rglob("*.md")) if not set(path.parts) & LEFT_OUT]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(kit.PAPERS.parent).as_posix())
+def test_no_table_of_a_page_has_two_columns_of_one_heading(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    headers = [header for header, rule in pairwise(lines) if RULE.fullmatch(rule)]
+    for header in headers:
+        cells = re.split(r"(?<!\\)\|", header.strip().strip("|"))
+        assert not kit.repeated(cell.strip().replace("**", "") for cell in cells), header
 
 
 @pytest.mark.parametrize("template", kit.templates(), ids=lambda path: f"{path.parent.name}/{path.name}")

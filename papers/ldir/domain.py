@@ -225,7 +225,7 @@ def words_in_common(anchors: Anchors, texts: Corpus, rows: tuple[Vectors, Vector
 def table(rows: list[Row]) -> Table:
     """Return the table of a domain."""
     columns = ["", "stay", "tried", "test", "gain", "over the control", "words", "by chance", "gain beyond chance"]
-    columns += ["domain", "moved", "general", "moved", "STS"]
+    columns += ["domain", "moved there", "general", "moved in general", "STS"]
     by_name, old = {row.name: row for row in rows}, rows[0]
     cells: list[list[Any]] = []
     for row in rows:

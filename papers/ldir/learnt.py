@@ -242,8 +242,8 @@ def table(lines: Sequence[Line]) -> Table:
     """Return the table of one encoder."""
     own = next(line for line in lines if line.model.name == ITSELF)
     rest = [name for name in own.retrieval if name != "SciFact"]
-    less = "less the encoder"
-    header = ["", "chosen on", "STS", less, "SciFact", less, "other sets", less, "faithful"]
+    sets = ("STS", "SciFact", "other sets")
+    header = ["", "chosen on", *(f"{name}{end}" for name in sets for end in ("", " less the encoder")), "faithful"]
     cells = []
     for line in lines:
         n_seeds = SEEDS if line.model.is_learnt else None

@@ -72,8 +72,9 @@ def _bundled(data: Path) -> Iterator[tuple[str, Figure]]:
         scores, without = (translation_scores(each, *tatoeba(data, language)) for each in (model, plain))
         cells = (scores.f1, scores.f1_back, _accuracy(scores), without.f1, without.f1_back)
         rows.append([f"en-{language}", *map(percent, cells)])
-    head = ["Tatoeba", "F1 to English", "F1 from English", "accuracy, mean"]
-    yield "multi-tatoeba", Table([*head, "without spelling: F1 to English", "F1 from English"], rows)
+    directions = ["F1 to English", "F1 from English"]
+    head = ["Tatoeba", *directions, "accuracy, mean", *(f"without spelling: {name}" for name in directions)]
+    yield "multi-tatoeba", Table(head, rows)
     models = {"static-multi": model, "static-multi without spelling": plain}
     yield "multi-bucc", _table_of_bucc(data, {}, models)
     yield "multi-across", _table_across(data, models)
@@ -208,8 +209,8 @@ def _table_of_steps(data: Path, minilm: Sequence[str]) -> Table:
         for language in minilm:
             row.append(percent(_step(data, language, _minilm_encode, settings)))
         rows.append(row)
-    both, alone = "paper, mean of BUCC and Tatoeba", "paper, Tatoeba"
-    head = ["en-de", both, "en-zh", both, "en-ja", alone]
+    both = "paper, mean of BUCC and Tatoeba"
+    head = ["en-de", f"en-de: {both}", "en-zh", f"en-zh: {both}", "en-ja", "en-ja: paper, Tatoeba"]
     return Table(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
 
 

@@ -281,8 +281,8 @@ def judge(
         rows.append([measure.name, f"{areas[0]:.2f}", f"{cut:.2f}", f"{judged[0]:.0%}", f"{areas[1]:.2f}",
                      f"{judged[1]:.0%}", f"{passes[kept].mean():.0%}", precise, f"{share:.0%}"])  # fmt: skip
         best = max(best, (areas[0], passes), key=lambda pair: pair[0])
-    head = ["measure", "AUC, choosing", "threshold", "judged rightly", "AUC, measuring", "judged rightly", "pass",
-            "of these found", "of those found"]  # fmt: skip
+    head = ["measure", "AUC, choosing", "threshold", "judged rightly, choosing", "AUC, measuring",
+            "judged rightly, measuring", "pass", "of these found", "of those found"]  # fmt: skip
     rows.append(["all pass", "", "", f"{right[~kept].mean():.0%}", "", f"{right[kept].mean():.0%}", "100%",
                  f"{right[kept].mean():.0%}", "100%"])  # fmt: skip
     return Table(head, rows), best[1]

@@ -216,7 +216,7 @@ def table_of(found: dict[str, dict[str, Hits]]) -> Table:
             gain = hits_of[way].mean(axis=1) - hits_of[AS_IS].mean(axis=1)
             line += [float(hits_of[way].mean()), None if way == AS_IS else mean_interval(gain).with_verdict()]
         lines.append(line)
-    return Table(["", *(cell for language in found for cell in (language, "more than as it is"))], lines)
+    return Table(["", *(cell for language in found for cell in (language, f"{language}, more than as it is"))], lines)
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
