@@ -6,7 +6,8 @@ Of the bundled anchors over static-en some are replaced by sentences of the doma
 least over its texts, and those come that `choose_anchors` finds there (the text nearest to each centroid). Two domains:
 SciFact's abstracts (test: claims, nDCG@10) and Banking77's training messages (test: the intent whose mean is nearest).
 The share is chosen on SciFact's training claims and on a fifth of the training messages. The control replaces as many
-anchors by general ones.
+anchors by general ones. The floors are random directions and sentences of the domain drawn at random, the means of five
+draws; the ceiling is the encoder.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import pellucid
-from papers.kit import Figure, Table, mean_interval, run_script
+from papers.kit import MIN_SEEDS, Figure, Table, mean_interval, run_script
 from papers.ldir.baselines import bundled_anchors, decorrelated
 from papers.ldir.development import graded_pairs, held_out
+from papers.ldir.names import FLOOR
 from papers.ldir.readability import HELD_OUT, TOP, Corpus, paired, shared_words
+from papers.ldir.scored import random_directions
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import Vectors, distinct, unit_rows
-from pellucid.anchors import kmeans_points
+from pellucid.anchors import kmeans_points, uniform_points
 from pellucid.anchors.candidates import candidate_texts
 from pellucid.evaluation.tasks import read_table
 
@@ -182,7 +185,7 @@ class Bench:
                 return anchors.coordinates(self.rows(texts)) if anchors else self.rows(texts)
 
             sts = float(np.mean(list(sts_spearman(encode, self.data).values())))
-            words = words_in_common(anchors, pairs, both) if anchors else None
+            words = words_in_common(anchors, pairs, both) if anchors and anchors.texts else None
             given = (graded_pairs(self.rows(apart), len(apart)), self.general)
             here, there = (drift(old, anchors, some) if old and anchors else None for some in given)
             return Row(
@@ -190,6 +193,17 @@ class Bench:
             )
 
         yield row(ENCODER, None)
+        floors: dict[str, Callable[[int], Anchors]] = {
+            f"{N} {FLOOR}": lambda seed: Anchors([], random_directions(N, rows.shape[1], seed), 0.0),
+            **{
+                f"{N} random sentences of the domain, strength {strength:g}": lambda seed, strength=strength: Anchors(
+                    sentences, rows, strength
+                ).take(uniform_points(rows, N, seed=seed).tolist())
+                for strength in STRENGTHS
+            },
+        }
+        for name, draw in floors.items():
+            yield mean_row(name, [row("", draw(seed)) for seed in range(MIN_SEEDS)])
         drawn = np.random.default_rng(0).permutation(len(self.more.texts)).tolist()
         for strength in STRENGTHS:
             old = self.old._replace(strength=strength)
@@ -201,6 +215,15 @@ class Bench:
                 for kind, source in ((OWN, found), (CONTROL, self.more.take(drawn))):
                     yield row(f"{share:.0%} from {kind}, strength {strength:g}",
                               resampled_anchors(old, source, rows, share), old)  # fmt: skip
+
+
+def mean_row(name: str, draws: Sequence[Row]) -> Row:
+    """Return the mean of some draws of anchors, which none of the table's gains is of."""
+    tried, tested, sts = (
+        np.mean([getattr(draw, figure) for draw in draws], axis=0) for figure in ("tried", "tested", "sts")
+    )
+    words = [draw.words for draw in draws if draw.words is not None]
+    return Row(name, None, float(tried), tested, np.mean(words, axis=0) if words else None, None, None, float(sts))
 
 
 def words_in_common(anchors: Anchors, texts: Corpus, rows: tuple[Vectors, Vectors]) -> Vectors:

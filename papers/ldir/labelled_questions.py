@@ -5,24 +5,26 @@ r"""Yes/no heads trained on labelled sets, as embeddings: a small model that ans
 LDIR compares anchors with embeddings made of answers to yes/no questions (QAEmb-MBQA, CQG-MBQA), and a language model
 of 135 million parameters answers such questions badly (`yes_no_questions.py`). Here each label of the training parts of
 Banking77, Emotion and the tweets is a question, "is this text about X?", and a logistic regression on MiniLM's vectors
-answers it. A fifth of the texts is kept back and says how well. Vectors are kept in WORK.
+answers it. A fifth of the texts is kept back and says how well. The floors are random directions (the mean of five
+draws) and texts drawn at random. MiniLM is read in bfloat16; its vectors are kept in WORK.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import Figure, Table, run_script
+from papers.kit import MIN_SEEDS, Figure, Table, run_script
 from papers.ldir.baselines import bundled_anchors
-from papers.ldir.scored import Samples, Tests, beside, difference
+from papers.ldir.names import FLOOR
+from papers.ldir.scored import Map, Samples, Tests, beside, difference, random_directions
 from papers.ldir.tables import open_encoders
-from papers.ldir.third_encoder import random_sentences
+from papers.ldir.third_encoder import random_sentences, scored
 from papers.local_tasks import find_tasks
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.anchors import farthest_points
@@ -94,13 +96,16 @@ def trained_heads(given: Labelled, rows: Vectors) -> Heads:
     return Heads(np.array(weights, np.float32), np.array(offsets, np.float32), np.array(areas, np.float32))
 
 
-def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tuple[str, Callable[[Vectors], Vectors]]]:
-    """Yield name -> what makes coordinates of MiniLM's rows; means are of the texts that the heads are trained on."""
+def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tuple[str, Map]]:
+    """Yield name -> what makes coordinates of MiniLM's rows; means are of the texts that the heads are trained on.
+
+    Draws of random directions have one name.
+    """
     rows = unit_rows(encode(given.texts))
     count = len(given.questions)
     mean = heads.odds(rows).mean(axis=0)
 
-    def less(matrix: Vectors) -> Callable[[Vectors], Vectors]:
+    def less(matrix: Vectors) -> Map:
         middle = (rows @ matrix.T).mean(axis=0)
         return lambda those: np.asarray(those @ matrix.T - middle, np.float32)
 
@@ -116,6 +121,8 @@ def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tup
     }
     for name, texts in others.items():
         yield f"{count} anchors, less the mean, {name}", less(unit_rows(encode(texts[:count])))
+    for seed in range(MIN_SEEDS):
+        yield f"{count} {FLOOR}, less the mean", less(random_directions(count, rows.shape[1], seed))
 
 
 def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
@@ -130,10 +137,10 @@ def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Train the heads and yield how well they answer, and the table."""
-    encode, given = open_encoders(options.work_dir)[0].encode, labelled(options.data)
+    encode, given = open_encoders(options.work_dir, bfloat16=True)[0].encode, labelled(options.data)
     heads = trained_heads(given, unit_rows(encode(given.texts)))
     tests = Tests(options.data, encode)
-    claim, scores = table([(n, tests.sts(apply)) for n, apply in models(given, heads, encode)], len(given.questions))
+    claim, scores = table(scored(tests, models(given, heads, encode)), len(given.questions))
     areas = 100 * heads.areas
     yield from {
         "median": float(np.median(areas)),

@@ -1,6 +1,7 @@
 r"""Learnt weights over anchors: one weight an anchor, then a low-rank metric; does either pass the encoder?
 
     python -m papers.ldir.learnt --data shared/data --work-dir WORK --write
+    python -m papers.ldir.learnt --data shared/data --work-dir WORK --only floors --bfloat16 --write
 
 A text's coordinates z = A x are its products with the anchors. The score under a metric G is z'Gz' divided by the two
 lengths. With one weight an anchor G is diagonal, and `model.scale` takes the roots of the weights. With a low-rank
@@ -9,13 +10,15 @@ metric G = D + VV' the coordinates are those of its symmetric root, G^(1/2) A: s
 
 Weights are learnt from pairs that belong together: English sentences that translate one foreign sentence, medical
 questions and answers, SciFact's training claims and abstracts. When to stop is chosen on other pairs of the same three
-sources. STS and the test queries are scored at the end. What was learnt is kept in WORK: a stopped run goes on.
+sources. STS and the test queries are scored at the end. What was learnt is kept in WORK: a stopped run goes on. The
+floors, random directions and random sentences, are rows of their own, the means of five draws.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +27,8 @@ import numpy as np
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import bundled_anchors, decorrelated, texts_of
 from papers.ldir.development import Pairs, matched, medquad, paraphrases, reciprocal_rank, scifact_claims
-from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, beside, difference
+from papers.ldir.names import corpus_sentences, floor_draws
+from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, beside, difference, mean_of_draws
 from papers.ldir.tables import Encoder, faithfulness, open_encoders
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import trained_on
@@ -235,6 +239,22 @@ def scored(model: Model, tests: Tests) -> Line:
     return Line(model, tests.sts(apply), tests.retrieval(apply))
 
 
+def floor_lines(encoder: Encoder, material: Material, tests: Tests, data: Path) -> Iterator[Line]:
+    """Yield the encoder, then random directions and random sentences, each as they are and decorrelated."""
+    sentences = unit_rows(encoder.encode(corpus_sentences(data)))
+    itself = np.eye(sentences.shape[1], dtype=np.float32)
+    yield scored(Model(ITSELF, "", itself, False, chosen_by(material.choose, itself), None), tests)
+    for n in SIZES:
+        for kind, draws in floor_draws(sentences, n).items():
+            for strength in STARTS:
+                name = f"{n} {kind}" + (f", decorrelated at {strength:g}" if strength else "")
+                matrices = [decorrelated(rows, strength) for rows in draws]
+                chosen = float(np.mean([chosen_by(material.choose, matrix) for matrix in matrices]))
+                lines = [scored(Model(name, "", matrix, False, chosen, None), tests) for matrix in matrices]
+                sts, retrieval = mean_of_draws([d.sts for d in lines]), mean_of_draws([d.retrieval for d in lines])
+                yield lines[0]._replace(sts=sts, retrieval=retrieval)
+
+
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
@@ -297,19 +317,25 @@ def said(pairs: Sequence[Pairs]) -> str:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Learn, score and yield the tables of each encoder."""
-    for encoder in open_encoders(options.work_dir):
+    for encoder in open_encoders(options.work_dir, bfloat16=options.bfloat16):
         material, tests = read_material(options.data, encoder), Tests(options.data, encoder.encode, options.sets)
+        if "floors" in options.only:
+            floors = table(list(floor_lines(encoder, material, tests, options.data)))
+            yield f"floor-{encoder.name}", replace(floors, rows=floors.rows[1:])
+        if "learnt" not in options.only:
+            continue
         chosen = list(models(encoder, material, options.work_dir))  # all is chosen before anything is tested
         lines = [scored(model, tests) for model in chosen]
         yield f"{encoder.name}-claims", in_short(lines)
         yield encoder.name, table(lines)
         yield f"{encoder.name}-gains", gains(lines)
-    yield "pairs-learnt", said(material.learn)
-    yield "pairs-chosen", said(material.choose)
+        yield "pairs-learnt", said(material.learn)
+        yield "pairs-chosen", said(material.choose)
     yield "shared", trained_on(next(task for task in find_tasks(options.data) if task.name == "SciFact"))
 
 
 if __name__ == "__main__":
     sets = {"nargs": "+", "default": GROUPS["retrieval"], "choices": GROUPS["retrieval"], "help": "of retrieval"}
-    data = "sts/, retrieval/, parallel/ and retrieval_train/"
-    run_script(measure, {"--sets": sets}, data=data, work_dir="vectors")
+    settings = {"--sets": sets, "--bfloat16": {"action": "store_true", "help": "MiniLM in bfloat16"}}
+    data = "sts/, retrieval/, parallel/, retrieval_train/ and raw_english/"
+    run_script(measure, settings, data=data, work_dir="vectors", only=("learnt", "floors"))

@@ -47,6 +47,7 @@ STRENGTHS = (0.0, 0.75)
 PAPER = "fps"  # the paper's method; its anchors are not decorrelated
 CHOOSERS = {PAPER: farthest_points, "kmeans": kmeans_points, "uniform": uniform_points, "frame": frame_points}
 FLOOR, CEILING, CHANCE = "random directions", "the nearest sentence", "a random sentence"
+RANDOM = "random sentences"
 
 Labels = npt.NDArray[np.str_]
 Rows = npt.NDArray[np.int64]
@@ -104,10 +105,32 @@ class Named(NamedTuple):
 def choose(vectors: Vectors, method: str, n: int, seed: int) -> Named:
     """Choose rows as anchors, or draw directions and name each by the row nearest to it."""
     if method == FLOOR:
-        directions = random_directions(n, vectors.shape[1], seed)
-        return Named(directions, (vectors @ directions.T).argmax(axis=0))
+        return nearest_names(vectors, random_directions(n, vectors.shape[1], seed))
     rows = CHOOSERS[method](vectors, n, seed=seed)
     return Named(vectors[rows], rows)
+
+
+def nearest_names(vectors: Vectors, directions: Vectors) -> Named:
+    """Name each direction by the row nearest to it."""
+    return Named(directions, (vectors @ directions.T).argmax(axis=0))
+
+
+def floor_draws(sentences: Vectors, n: int, n_draws: int = MIN_SEEDS) -> dict[str, list[Vectors]]:
+    """Return what any choice of anchors is measured against: random directions and random sentences.
+
+    Args:
+        sentences: that anchors may be chosen from, [sentences, d] at length 1.
+        n: of the anchors.
+        n_draws: how many of each.
+
+    Returns:
+        `FLOOR` and `RANDOM` -> the draws, each [n, d].
+    """
+    seeds = range(n_draws)
+    return {
+        FLOOR: [random_directions(n, sentences.shape[1], seed) for seed in seeds],
+        RANDOM: [sentences[uniform_points(sentences, n, seed=seed)] for seed in seeds],
+    }
 
 
 def over_seeds(sets: Mapping[str, LabelledSet], share: Callable[[LabelledSet, int], Vectors]) -> Samples:
@@ -179,7 +202,7 @@ def bundled_table(sets: Mapping[str, LabelledSet], encode: Any, models: Mapping[
     lines: list[list[Cell]] = [[f"{CEILING} of {N_CANDIDATES:,}", *_cells(ceiling), None, None]]
     floor = over_seeds(sets, lambda found, seed: drawn(found, FLOOR, SIZES[-1], seed))
     random = over_seeds(sets, lambda found, seed: drawn(found, "uniform", SIZES[-1], seed))
-    for caption, samples in ((FLOOR, floor), ("random sentences", random)):
+    for caption, samples in ((FLOOR, floor), (RANDOM, random)):
         lines.append([f"{SIZES[-1]} {caption}", *_cells(samples), *beside(samples, floor)[1:], None])
     held_out = np.concatenate([found.held_out for found in sets.values()])
     for name, directions in models.items():

@@ -1,9 +1,11 @@
 r"""Do the anchors that an explanation names say what the texts have in common?
 
     python -m papers.ldir.readability --data shared/data --work-dir WORK --write
+    python -m papers.ldir.readability --data shared/data --work-dir WORK --only floors --write
 
 The pairs are texts that no anchor may be taken from, each with its fifth nearest. MiniLM, in bfloat16, is the judge of
-topics. What was measured is kept in WORK, so a stopped run resumes.
+topics. What was measured is kept in WORK, so a stopped run resumes. The floors, random directions named by the nearest
+candidates and random sentences, are rows of their own.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import pellucid
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
+from papers.ldir.names import FLOOR, Named, nearest_names
+from papers.ldir.scored import random_directions
 from papers.models import bfloat16_encoder, minilm_path
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
@@ -61,6 +65,7 @@ GENERAL = [
     Choice("kmeans", strength=0.5), Choice("kmeans", keeps=20), Choice("kmeans", keeps=50),
     Choice("frame", 500, 0.5), Choice("kmeans", 500, 0.75), Choice("kmeans", 500),
 ]  # fmt: skip
+FLOORS = [Choice(FLOOR, strength=0.0), Choice("uniform", strength=0.0), Choice("uniform", strength=0.75)]
 
 
 def facility_location(vectors: Vectors, n: int, *, seed: int = 0) -> Rows:
@@ -93,6 +98,14 @@ CHOOSERS: dict[str, Callable[..., Rows]] = {
     "uniform": uniform_points, "kmeans": kmeans_points, "frame": frame_points, "ica": independent_components,
     "facility location": facility_location,
 }  # fmt: skip
+
+
+def choose(vectors: Vectors, method: str, n: int) -> Named:
+    """Choose rows as anchors, or draw directions and name each by the row nearest to it."""
+    if method == FLOOR:
+        return nearest_names(vectors, random_directions(n, vectors.shape[1], 0))
+    rows = CHOOSERS[method](vectors, n)
+    return Named(vectors[rows], rows)
 
 
 class Corpus(NamedTuple):
@@ -151,14 +164,14 @@ class Bench:
 
     def row(self, corpus: Corpus, choice: Choice, *, sets: bool) -> dict[str, float]:
         """Measure one model: readability, and with `sets` STS and retrieval."""
-        chosen = CHOOSERS[choice.method](corpus.vectors, choice.n)
-        matrix = decorrelated(corpus.vectors[chosen], choice.strength)
+        named = choose(corpus.vectors, choice.method, choice.n)
+        matrix = decorrelated(named.directions, choice.strength)
 
         def encode(texts: list[str]) -> Vectors:
             return _code(unit_rows(self.encode(texts)) @ matrix.T, choice.keeps)
 
-        found = readability(encode, self.judge, [corpus.texts[i] for i in chosen], corpus)
-        found["faithful"] = float((unit_rows(matrix) * corpus.vectors[chosen]).sum(axis=1).mean())
+        found = readability(encode, self.judge, [corpus.texts[i] for i in named.names], corpus)
+        found["faithful"] = float((unit_rows(matrix) * corpus.vectors[named.names]).sum(axis=1).mean())
         if sets:
             found["STS"] = float(np.mean(list(sts_spearman(encode, self.data).values())))
             collections = [read_collection(task) for task in self.tasks]
@@ -210,13 +223,18 @@ def shared_words(anchors: list[str], corpus: Corpus) -> npt.NDArray[np.bool_]:
     return np.array([[not pair.isdisjoint(anchor) for anchor in of_anchors] for pair in of_pairs])
 
 
-def measure(bench: Bench) -> dict[str, dict[str, dict[str, float]]]:
-    """Return corpus -> choice -> figures; what is missing is measured and kept."""
+def measure(bench: Bench, planned: dict[str, list[Choice]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return corpus -> choice -> figures; what is missing is measured and kept.
+
+    Args:
+        bench: the encoder and the judge.
+        planned: corpus -> choices; of a corpus that is not named those of "".
+    """
     path = bench.work / f"readability-{bench.fingerprint}.json"
     known: dict[str, dict[str, dict[str, float]]] = json.loads(path.read_text()) if path.exists() else {}
     for name, *given in read_corpora(bench.data):
         rows = known.setdefault(name, {})
-        missing = [c for c in (GENERAL if name == "general" else EVERYWHERE) if str(c) not in rows]
+        missing = [choice for choice in planned.get(name, planned[""]) if str(choice) not in rows]
         corpus = bench.corpus(name, *given) if missing else None
         for choice in missing:
             assert corpus is not None
@@ -231,12 +249,17 @@ COLUMNS = ("share", "fall", "topic", "topic by chance", "words", "words by chanc
 
 def tables(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield a table for each corpus."""
-    yield "date", str(datetime.date.today())
-    for name, rows in measure(Bench(options.data, options.work_dir)).items():
-        used = [column for column in COLUMNS if any(column in row for row in rows.values())]
-        choices = [str(choice) for choice in (GENERAL if name == "general" else EVERYWHERE)]
-        cells = [[choice, *(_cell(column, rows[choice].get(column)) for column in used)] for choice in choices]
-        yield name, Table(["anchors", *used], cells)
+    bench = Bench(options.data, options.work_dir)
+    plans = {"": {"general": GENERAL, "": EVERYWHERE}, "floor-": {"": FLOORS}}
+    for start, planned in plans.items():
+        if ("floors" if start else "choices") not in options.only:
+            continue
+        yield f"{start}date", str(datetime.date.today())
+        for name, rows in measure(bench, planned).items():
+            used = [column for column in COLUMNS if any(column in row for row in rows.values())]
+            choices = [str(choice) for choice in planned.get(name, planned[""])]
+            cells = [[choice, *(_cell(column, rows[choice].get(column)) for column in used)] for choice in choices]
+            yield f"{start}{name}", Table(["anchors", *used], cells)
 
 
 def _cell(column: str, value: float | None) -> str | float | None:
@@ -244,4 +267,5 @@ def _cell(column: str, value: float | None) -> str | float | None:
 
 
 if __name__ == "__main__":
-    run_script(tables, data="raw_english/, retrieval_train/ and so on", work_dir="candidates, vectors and figures")
+    data, kept = "raw_english/, retrieval_train/ and so on", "candidates, vectors and figures"
+    run_script(tables, data=data, work_dir=kept, only=("choices", "floors"))

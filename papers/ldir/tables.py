@@ -1,9 +1,11 @@
 r"""Our rows in the tables of the LDIR paper, and what becomes of retrieval: what papers/ldir/results.md shows.
 
     python -m papers.ldir.tables --data shared/data --work-dir WORK --write
+    python -m papers.ldir.tables --data shared/data --work-dir WORK --only floors --bfloat16 --write
 
 Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`). Vectors,
-anchors and scores are kept in WORK, and a run that was killed goes on. Scores are MTEB's.
+anchors and scores are kept in WORK, and a run that was killed goes on. Scores are MTEB's. The floors of all tables,
+random directions and random sentences, are rows of their own, so that they can be measured alone.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import hashlib
 import inspect
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import starmap
+from itertools import chain, product, starmap
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +30,10 @@ from papers.bm25 import STEMMED, bm25_scores
 from papers.kit import Figure, Table, cell_text, read_or_make, run_script, written
 from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, Coordinates, bag_of_words, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
+from papers.ldir.names import FLOOR, RANDOM, corpus_sentences, floor_draws
 from papers.ldir.scored import GROUPS
 from papers.local_tasks import evaluate, find_tasks
-from papers.models import kept_encoder, minilm_path
+from papers.models import bfloat16_encoder, kept_encoder, minilm_path
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import (
@@ -57,7 +61,8 @@ PAPER_METHODS = {"uniform": ("~78", "~47", "~28"), "kmeans": ("~80", "~48", "~30
 """LDIR's ablation of the sampling method at 500 anchors: means of STS, retrieval and clustering."""
 
 KINDS = ("STS", "Retrieval", "Clustering")
-SEEDS = 3  # of uniform sampling, on STS
+SEEDS = 3  # of uniform sampling, on STS, and of the floors
+FLOOR_FORMS = (PLAIN, OURS, *BINARY)
 _SAMPLE = 20_000  # candidates from which means, deviations and medians are taken
 
 
@@ -120,6 +125,10 @@ class Bench:
         row: Row = {"encoder": self.encoder.name, "method": method, "n": n, "variant": variant}
         return {**row, "scores": self.score(model), "development": development_score(self.split, model.apply)}
 
+    def load(self, model: Coordinates) -> float:
+        """Return the cognitive load of a model of zeros and ones."""
+        return cognitive_load(model, next(task for task in self.tasks["STS"] if task.name == "STSBenchmark"))
+
 
 def plan() -> list[tuple[str, int, str]]:
     """Return what is measured: method, n and variant."""
@@ -132,12 +141,16 @@ def plan() -> list[tuple[str, int, str]]:
 
 def rows_of(bench: Bench) -> Iterator[Row]:
     """Measure one row of the page after the other."""
-    own = Coordinates(bench.encoder.encode, np.eye(bench.encoder.encode(["a"]).shape[1], dtype=np.float32))
-    yield bench.measured(own, ENCODER, len(own.matrix))
+    yield _own_row(bench)
     for n in CLOSER:
         yield _bundled_row(bench, n)
     for method, n, variant in plan():
         yield _row(bench, method, n, variant)
+
+
+def _own_row(bench: Bench) -> Row:
+    own = Coordinates(bench.encoder.encode, np.eye(bench.encoder.encode(["a"]).shape[1], dtype=np.float32))
+    return bench.measured(own, ENCODER, len(own.matrix))
 
 
 def _bundled_row(bench: Bench, n: int) -> Row:
@@ -159,7 +172,7 @@ def _row(bench: Bench, method: str, n: int, variant: str) -> Row:
     if not model.rule:
         row["faithful"] = faithfulness(model.matrix, bench.model(method, n).matrix)
     if variant in BINARY:
-        row["load"] = cognitive_load(model, next(task for task in bench.tasks["STS"] if task.name == "STSBenchmark"))
+        row["load"] = bench.load(model)
     return row
 
 
@@ -178,10 +191,45 @@ def word_rows(bench: Bench) -> Iterator[Row]:
         yield {"encoder": "", "method": name, "n": None, "variant": "", "scores": scores}
 
 
-def open_encoders(work: Path) -> list[Encoder]:
-    """Return MiniLM and static-en, their vectors kept in `work`."""
+def floor_rows(bench: Bench) -> Iterator[Row]:
+    """Measure the encoder, then random directions and random sentences in every form, the means of some draws."""
+    yield _own_row(bench)
+    sample = unit_rows(bench.encoder.encode(corpus_sentences(bench.data, _SAMPLE)))
+    for n in SIZES:
+        yield _floor_row(bench, sample, FLOOR, n, PLAIN)
+    for method, n, variant in product((FLOOR, RANDOM), CLOSER, FLOOR_FORMS):
+        if (method, variant) != (FLOOR, PLAIN):
+            yield _floor_row(bench, sample, method, n, variant)
+
+
+def _floor_row(bench: Bench, sample: Vectors, method: str, n: int, variant: str) -> Row:
+    draws = []
+    for vectors in floor_draws(sample, n, SEEDS)[method]:
+        model = VARIANTS[variant](bench.encoder.encode, vectors, sample)
+        figures = bench.measured(model, method, n, variant)
+        if variant in BINARY:
+            figures["load"] = bench.load(model)
+        elif method == RANDOM:
+            figures["faithful"] = faithfulness(model.matrix, vectors)
+        draws.append(figures)
+    return _mean_of_draws(draws)
+
+
+def _mean_of_draws(draws: list[Row]) -> Row:
+    """Return a row with the mean of each figure."""
+    mean = dict(draws[0])
+    for name in ("scores", "development"):
+        mean[name] = {key: statistics.fmean(draw[name][key] for draw in draws) for key in mean[name]}
+    return mean | {
+        name: statistics.fmean(draw[name] for draw in draws) for name in ("load", "faithful") if name in mean
+    }
+
+
+def open_encoders(work: Path, *, bfloat16: bool = False) -> list[Encoder]:
+    """Return MiniLM, perhaps in bfloat16, and static-en, their vectors kept in `work`."""
     kept, static = work / "vectors", pellucid.load("static-en")
-    minilm = kept_encoder(minilm_path(), kept, "all-MiniLM-L6-v2")
+    name, path = "all-MiniLM-L6-v2", minilm_path()
+    minilm = bfloat16_encoder(path, kept, "MiniLM") if bfloat16 else kept_encoder(path, kept, name)
     return [
         Encoder("MiniLM", "minilm", minilm),
         Encoder("static-en", "en", CachedEncoder(f"static-en {cache_key(static)}", static.encode, kept, static)),
@@ -246,18 +294,15 @@ def figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
     for name, method in (("bm25", PLAIN_BM25), ("bm25-stemmed", STEMMED)):
         yield name, cell_text(rows.mean("retrieval", "", method, None, ""))
     yield "kept", kept_table(rows)
-    yield "sts", sts_table(rows)
+    yield "sts", sts_table(rows, _sts_keys(rows))
     for group in GROUPS:
         for encoder in rows.encoders:
             yield f"{group}-{encoder}", sizes_table(rows, group, encoder)
     yield from method_figures(rows)
-    columns = ["model", *GROUPS, "cognitive load"]
-    keys = [(e, "frame", n, v) for e in rows.encoders for n in CLOSER for v in (OURS, PLAIN, *BINARY)]
-    binary = [[caption(r), *(mean_of(r, group) for group in GROUPS), r.get("load")] for r in starmap(rows.get, keys)]
-    yield "binary", Table(columns, binary)
+    yield "binary", binary_table(rows, product(rows.encoders, ["frame"], CLOSER, (OURS, PLAIN, *BINARY)))
     for encoder in rows.encoders:
-        yield f"variants-{encoder}", variants_table(rows, encoder)
-        yield f"development-{encoder}", development_table(rows, encoder)
+        yield f"variants-{encoder}", variants_table(rows, _variants_keys(rows, encoder))
+        yield f"development-{encoder}", development_table(rows.of(encoder))
     yield "losses", "\n".join(losses(rows))
 
 
@@ -272,16 +317,46 @@ def kept_table(rows: Rows) -> Table:
     return Table(["", "n/d", "the encoder", "fps", "frame", "frame, decorrelated", "the bundled model"], lines)
 
 
-def sts_table(rows: Rows) -> Table:
-    """Return the scores on STS."""
-    columns = {"12": "STS12", "13": "STS13", "14": "STS14", "15": "STS15", "16": "STS16"}
-    columns |= {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"}
+def floor_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
+    """Yield the floors: rows that the page shows below those of the tables, in the same columns."""
+    yield "floor", floor_table(rows)
+    closer = list(product(rows.encoders, (FLOOR, RANDOM), CLOSER))
+    yield "floor-sts", sts_table(rows, closer)
+    for group, encoder in product(GROUPS, rows.encoders):
+        yield f"floor-{group}-{encoder}", sizes_table(rows, group, encoder, {FLOOR: (FLOOR, PLAIN)})
+    yield "floor-methods", methods_table(rows, [FLOOR])
+    yield "floor-binary", binary_table(rows, [(*key, variant) for key in closer for variant in FLOOR_FORMS])
+    for encoder in rows.encoders:
+        keys = product([encoder], (FLOOR, RANDOM), CLOSER, (PLAIN, OURS))
+        yield f"floor-variants-{encoder}", variants_table(rows, keys)
+        floors = (row for row in rows.of(encoder) if row["method"] != ENCODER)
+        yield f"floor-development-{encoder}", development_table(floors)
+
+
+def floor_table(rows: Rows) -> Table:
+    """Return what random directions and random sentences keep of each encoder, on each group of tasks."""
+    keys = list(product(CLOSER, (FLOOR, RANDOM)))
+    lines = []
+    for encoder, group in product(rows.encoders, GROUPS):
+        means = (rows.mean(group, encoder, method, n) for n, method in keys)
+        lines.append([f"{encoder}, {group}", rows.mean(group, encoder, ENCODER), *means])
+    return Table(["", "the encoder", *(f"{n} {method}" for n, method in keys)], lines)
+
+
+def _sts_keys(rows: Rows) -> list[tuple[Any, ...]]:
     keys: list[tuple[Any, ...]] = [("", "bag of words", None, "")]
     for encoder in rows.encoders:
         keys.append((encoder, ENCODER))
         for n in reversed(CLOSER):
             keys += [(encoder, rows.bundled(encoder, n), n), (encoder, "frame", n, OURS), (encoder, "frame", n)]
             keys.append((encoder, "fps", n))
+    return keys
+
+
+def sts_table(rows: Rows, keys: Iterable[tuple[Any, ...]]) -> Table:
+    """Return the scores of rows on STS."""
+    columns = {"12": "STS12", "13": "STS13", "14": "STS14", "15": "STS15", "16": "STS16"}
+    columns |= {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"}
     lines = []
     for key in keys:
         row, mean, ratio, share = rows.get(*key), rows.mean("STS", *key), "", ""
@@ -292,10 +367,16 @@ def sts_table(rows: Rows) -> Table:
     return Table(["model (dimensions)", "n/d", *columns, "mean of 6", "of its encoder"], lines)
 
 
-def sizes_table(rows: Rows, group: str, encoder: str) -> Table:
+KINDS_BY_SIZE = {method: (method, PLAIN) for method in METHODS} | {
+    f"{method}, decorrelated": (method, OURS) for method in ("fps", "frame")
+}
+"""Row of the tables of sizes -> method and variant."""
+
+
+def sizes_table(
+    rows: Rows, group: str, encoder: str, kinds: Mapping[str, tuple[str, str]] = MappingProxyType(KINDS_BY_SIZE)
+) -> Table:
     """Return the mean of a group of tasks by method and number of anchors."""
-    kinds = {method: (method, PLAIN) for method in METHODS}
-    kinds |= {f"{method}, decorrelated": (method, OURS) for method in ("fps", "frame")}
     lines = [
         [name, *(rows.mean(group, encoder, method, n, variant) for n in SIZES)]
         for name, (method, variant) in kinds.items()
@@ -303,15 +384,26 @@ def sizes_table(rows: Rows, group: str, encoder: str) -> Table:
     return Table(["anchors", *(f"{n} (n/d {rows.ratio(encoder, n)})" for n in SIZES)], lines)
 
 
-def method_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
-    """Yield the methods at 500 anchors, which order they have, and how far frame is from fps."""
+def methods_table(rows: Rows, methods: Sequence[str]) -> Table:
+    """Return the paper's table of methods at 500 anchors."""
     both = [(encoder, group) for encoder in rows.encoders for group in GROUPS]
     columns = ["method", *(f"paper, {group}" for group in GROUPS), *map(", ".join, both)]
     lines: list[list[Any]] = [
         [m, *PAPER_METHODS.get(m, (None, None, None)), *(rows.mean(group, encoder, m, 500) for encoder, group in both)]
-        for m in METHODS
+        for m in methods
     ]
-    yield "methods", Table(columns, lines)
+    return Table(columns, lines)
+
+
+def binary_table(rows: Rows, keys: Iterable[tuple[Any, ...]]) -> Table:
+    """Return the scores of rows, and the cognitive load of those of zeros and ones."""
+    lines = [[caption(r), *(mean_of(r, group) for group in GROUPS), r.get("load")] for r in starmap(rows.get, keys)]
+    return Table(["model", *GROUPS, "cognitive load"], lines)
+
+
+def method_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
+    """Yield the methods at 500 anchors, which order they have, and how far frame is from fps."""
+    yield "methods", methods_table(rows, METHODS)
     order, distances = [], []
     for encoder in rows.encoders:
         for n in (500, MATCHED[encoder]):
@@ -330,8 +422,7 @@ def _frame_less_fps(rows: Rows, encoder: str, n: int, variant: str) -> str:
     return " / ".join(f"{round(frame - fps, 1) + 0.0:+.1f}" for frame, fps in zip(*means))
 
 
-def variants_table(rows: Rows, encoder: str) -> Table:
-    """Return retrieval by what is made of anchors."""
+def _variants_keys(rows: Rows, encoder: str) -> list[tuple[Any, ...]]:
     keys: list[tuple[Any, ...]] = [("", name, None, "") for name in (PLAIN_BM25, STEMMED, "bag of words")]
     keys.append((encoder, ENCODER))
     for n in CLOSER:
@@ -339,7 +430,11 @@ def variants_table(rows: Rows, encoder: str) -> Table:
         keys += [(encoder, "frame", n, variant) for variant in VARIANTS]
         keys += [(encoder, "kmeans", n, variant) for variant in (MORE, WHOLE)]
         keys.append((encoder, rows.bundled(encoder, n), n))
-    keys += [(encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]
+    return [*keys, (encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]
+
+
+def variants_table(rows: Rows, keys: Iterable[tuple[Any, ...]]) -> Table:
+    """Return retrieval by what is made of anchors."""
     lines = [
         [caption(row), *map(row["scores"].get, GROUPS["retrieval"]), mean_of(row, "retrieval"), mean_of(row, "STS")]
         for row in starmap(rows.get, keys)
@@ -360,12 +455,12 @@ def losses(rows: Rows) -> Iterator[str]:
             )
 
 
-def development_table(rows: Rows, encoder: str) -> Table:
-    """Return the scores on the development split."""
+def development_table(rows: Iterable[Row]) -> Table:
+    """Return the scores of an encoder's rows on the development split."""
     columns = ("paraphrase", "fidelity", "medquad", "scifact")
     lines = [
         [caption(row), *map(row["development"].get, columns), f"{row['faithful']:.2f}" if "faithful" in row else None]
-        for row in rows.of(encoder)
+        for row in rows
         if row.get("development") and (row["n"] in CLOSER or row["method"] == ENCODER)
     ]
     return Table(["model", *columns, "faithful"], lines)
@@ -373,14 +468,21 @@ def development_table(rows: Rows, encoder: str) -> Table:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Measure all rows and yield what the page shows."""
-    rows: list[Row] = []
-    for encoder in open_encoders(options.work_dir):
-        bench = Bench(encoder, options.data, options.work_dir)
-        for row in rows_of(bench):
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-    yield from figures(Rows([*rows, *word_rows(bench)]))
+    encoders = open_encoders(options.work_dir, bfloat16=options.bfloat16)
+    benches = [Bench(encoder, options.data, options.work_dir) for encoder in encoders]
+    if "floors" in options.only:
+        yield from floor_figures(Rows(_printed(floor_rows, benches)))
+    if "tables" in options.only:
+        yield from figures(Rows([*_printed(rows_of, benches), *word_rows(benches[-1])]))
+
+
+def _printed(measured: Callable[[Bench], Iterator[Row]], benches: list[Bench]) -> Iterator[Row]:
+    for row in chain.from_iterable(map(measured, benches)):
+        print(json.dumps(row), flush=True)
+        yield row
 
 
 if __name__ == "__main__":
-    run_script(measure, data="sts/, retrieval/, raw_english/ and so on", work_dir="candidates, vectors and scores")
+    settings = {"--bfloat16": {"action": "store_true", "help": "MiniLM in bfloat16"}}
+    data, kept = "sts/, retrieval/, raw_english/ and so on", "candidates, vectors and scores"
+    run_script(measure, settings, data=data, work_dir=kept, only=("tables", "floors"))

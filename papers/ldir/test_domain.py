@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from papers.ldir.domain import Anchors, drift, resampled_anchors, words_in_common
+from papers.ldir.domain import Anchors, Row, drift, mean_row, resampled_anchors, words_in_common
 from papers.ldir.readability import Corpus, paired
 from papers.vector_cache import unit_rows
 
@@ -21,6 +21,14 @@ def test_anchors_that_tell_a_domain_nothing_go_and_no_two_are_alike():
     new = resampled_anchors(old, found, rows, 0.67)
     assert new.texts == ["c", "d", "e"]  # "c" alone varies, and comes no second time
     assert new.vectors == pytest.approx(axes[2:5])
+
+
+def test_of_draws_the_mean_is_told_and_words_where_there_are_any():
+    rows = [Row("", None, n, np.full(3, n), np.full((2, 4), 2 * n), None, None, 3 * n) for n in (1.0, 2.0)]
+    mean = mean_row("floor", rows)
+    assert (mean.name, mean.tried, mean.sts, mean.here) == ("floor", 1.5, 4.5, None)
+    assert mean.tested == pytest.approx([1.5] * 3) and mean.words == pytest.approx(np.full((2, 4), 3.0))
+    assert mean_row("floor", [row._replace(words=None) for row in rows]).words is None
 
 
 def test_drift_is_none_between_equal_anchors():

@@ -7,7 +7,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from papers.kit import MIN_SEEDS
 from papers.ldir.labelled_questions import KEPT_BACK, Labelled, labelled, models, trained_heads, wording
+from papers.ldir.third_encoder import scored
 from papers.vector_cache import unit_rows
 
 
@@ -67,6 +69,17 @@ def test_questions_are_of_the_training_parts_alone(tmp_path, monkeypatch):
     assert rows == {"a card": [False, True], "a fee": [True, False], "other text": [False, False]}
 
 
+def test_of_draws_with_one_name_the_mean_is_scored():
+    class Tests:
+        def sts(self, apply):
+            return {"set": np.full(1001, float(apply(np.ones((1, 1)))[0, 0]), np.float32)}
+
+    maps = [("floor", lambda rows: 1 * rows), ("anchors", lambda rows: 5 * rows), ("floor", lambda rows: 2 * rows)]
+    found = scored(Tests(), maps)
+    assert [name for name, _ in found] == ["floor", "anchors"]
+    assert [samples["set"][0] for _, samples in found] == [1.5, 5]
+
+
 def test_anchors_over_a_third_encoder_are_read_with_and_without_the_mean(monkeypatch):
     import papers.ldir.third_encoder as module
 
@@ -75,8 +88,11 @@ def test_anchors_over_a_third_encoder_are_read_with_and_without_the_mean(monkeyp
     monkeypatch.setattr(module, "bundled_anchors", lambda name: texts[: int(name.split("-")[-1])])
     monkeypatch.setattr(module, "random_sentences", lambda corpus, count: texts[::-1])
     vectors = dict(zip(texts, np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)))
-    found = {m.name: m for m in module.models(lambda some: np.array([vectors[text] for text in some]), None)}
-    assert len(found) == 2 + 2 * 2 * 3 * 2
+    every = list(module.models(lambda some: np.array([vectors[text] for text in some]), None))
+    found = {m.name: m for m in every}
+    floors = [m.matrix for m in every if m.name == "4 random directions"]
+    assert len(floors) == len({matrix.tobytes() for matrix in floors}) == MIN_SEEDS
+    assert len(found) == 2 + 2 * 2 * 3 * 2 + 2 * 2
     plain, less = found["4 anchors"], found["4 anchors, less the mean"]
     sample = unit_rows(np.array(list(vectors.values())))
     assert plain.matrix == pytest.approx(sample[:4]) and plain.faithful == pytest.approx(1) and plain.mean == 0

@@ -81,9 +81,12 @@ def test_it_runs_and_a_second_run_asks_nothing(script, model, tmp_path, monkeypa
     others = [SimpleNamespace(name=name, encode=letters) for name in ("MiniLM", "static-en")]
     monkeypatch.setattr(script, "open_encoders", lambda *given: others)
     options = SimpleNamespace(model=model, data=data, work_dir=tmp_path / "work", pairs=6)
+    options.only = ["questions", "floors"]
     figures = dict(script.measure(options))
-    rows = [row[0] for name in ("wordings", "scores") for row in figures[name].rows]
+    rows = [row[0] for name in ("wordings", "scores", "floor-scores", "floor-sizes") for row in figures[name].rows]
     assert {"plain, four answers shown", "questions (4), centred", "bag of words"} <= set(rows)
+    floors = {f"MiniLM: {kind}, centred" for kind in ("random directions", "random sentences")}
+    assert floors <= set(rows) and {"static-en: random directions (4)"} <= set(rows)
     monkeypatch.setattr(script.Answerer, "answers", None)
     again = dict(script.measure(options))
     assert all(again[name] == figures[name] for name in figures if name != "machine")

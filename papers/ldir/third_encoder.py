@@ -2,31 +2,33 @@ r"""Anchors over a third encoder, multilingual-e5-small: do they keep as much of
 
     python -m papers.ldir.third_encoder --data shared/data --work-dir WORK --e5 E5 --write
 
-E5 reads every text as "query: ...". The anchors are the sentences of the bundled anchors-minilm and, as a floor, as
-many sentences drawn at random. All cosines of e5 lie between 0.7 and 1, so each row is measured again less the mean of
-its coordinates over sentences that are no test texts. Vectors are kept in WORK.
+E5 reads every text as "query: ...". The anchors are the sentences of the bundled anchors-minilm and, as floors, as many
+sentences drawn at random and random directions (the mean of five draws). All cosines of e5 lie between 0.7 and 1, so
+each row is measured again less the mean of its coordinates over sentences that are no test texts. Vectors are kept in
+WORK.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from papers.kit import Figure, Table, run_script
+from papers.kit import MIN_SEEDS, Figure, Table, run_script
 from papers.ldir.baselines import bundled_anchors, decorrelated
 from papers.ldir.learnt import SIZES, STARTS, WHOLE
-from papers.ldir.scored import Samples, Tests, beside
+from papers.ldir.names import FLOOR, RANDOM
+from papers.ldir.scored import Map, Samples, Tests, beside, mean_of_draws, random_directions
 from papers.ldir.tables import faithfulness
 from papers.models import kept_encoder
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.text.corpus import read_texts
 
-RANDOM = max(SIZES)
+N_SENTENCES = max(SIZES)
 ITSELF = "itself"
 
 
@@ -38,15 +40,21 @@ class Model(NamedTuple):
     mean: Vectors | float
     faithful: float | None
 
+    def apply(self, rows: Vectors) -> Vectors:
+        """Return the coordinates of unit rows of the encoder."""
+        return rows @ self.matrix.T - self.mean
+
 
 def models(encode: Any, corpus: Path) -> Iterator[Model]:
-    """Yield e5 itself and anchors over it, each as it is and less the mean."""
+    """Yield e5 itself, random directions and anchors, each as it is and less the mean; draws have one name."""
     known = {n: bundled_anchors(f"anchors-minilm-{n}") for n in SIZES}
-    general = random_sentences(corpus, RANDOM)
-    kinds = {"anchors": known, "random sentences": {n: general[:n] for n in SIZES}}
+    general = random_sentences(corpus, N_SENTENCES)
+    kinds = {"anchors": known, RANDOM: {n: general[:n] for n in SIZES}}
     sample = unit_rows(encode(general))
     yield from _both(ITSELF, np.eye(sample.shape[1], dtype=np.float32), sample, None)
     for n in SIZES:
+        for seed in range(MIN_SEEDS):
+            yield from _both(f"{n} {FLOOR}", random_directions(n, sample.shape[1], seed), sample, None)
         for kind, texts in kinds.items():
             anchors = unit_rows(encode(texts[n]))
             for strength in (*STARTS, WHOLE):
@@ -83,8 +91,17 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     cached = kept_encoder(options.e5, vectors, "multilingual-e5-small", prompt="query: ")
     tests = Tests(options.data, cached)
     corpus = options.data / "raw_english" / "open_licence.txt.xz"
-    scores = [(m, tests.sts(lambda rows, m=m: rows @ m.matrix.T - m.mean)) for m in models(cached, corpus)]  # type: ignore[misc]
-    yield "scores", table(scores)
+    every = list(models(cached, corpus))
+    first = {model.name: model for model in reversed(every)}
+    yield "scores", table([(first[name], scores) for name, scores in scored(tests, [(m.name, m.apply) for m in every])])
+
+
+def scored(tests: Tests, maps: Iterable[tuple[str, Map]]) -> list[tuple[str, Samples]]:
+    """Return the scores on STS of some maps, the mean of those that have one name: its draws."""
+    draws: dict[str, list[Samples]] = {}
+    for name, apply in maps:
+        draws.setdefault(name, []).append(tests.sts(apply))
+    return [(name, mean_of_draws(samples) if len(samples) > 1 else samples[0]) for name, samples in draws.items()]
 
 
 if __name__ == "__main__":

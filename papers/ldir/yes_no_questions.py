@@ -1,10 +1,12 @@
 r"""Embeddings of answers to yes/no questions by a small language model.
 
     python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK --write
+    python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK --only floors --write
 
 FOLDER holds a causal language model of transformers with a chat template; it is read in bfloat16. The wording is the
 one that answers best where the answer is known: each question has one text whose answer is yes. Answers are kept in
-WORK, and a run that was stopped goes on.
+WORK, and a run that was stopped goes on. The floors, random directions and random sentences, are rows of their own, the
+means of several draws; the model is not asked for them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import numpy as np
 from papers.keytokens.language_model import Encoders
 from papers.kit import Figure, Table, interval_of, measured, processor, run_script, wrapped
 from papers.ldir.baselines import BINARY, PLAIN, bag_of_words, top_tenth
-from papers.ldir.scored import Samples, drawn_counts, mean_of, ranks_of, spearman
+from papers.ldir.names import floor_draws
+from papers.ldir.scored import Samples, drawn_counts, mean_of, mean_of_draws, ranks_of, spearman
 from papers.ldir.tables import open_encoders
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
@@ -315,14 +318,43 @@ def summary(found: Mapping[str, Mapping[str, Vectors]], count: int, share: float
 
 
 def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> Table:
-    """Return the correlations of every row, and how far the row `main` is from them."""
+    """Return the correlations of every row, and how far the row `main` is from them where it is among them."""
     lines: list[list[Any]] = []
     for name, sets in found.items():
-        here, less = interval_of(mean_of(sets)), interval_of(mean_of(found[main]) - mean_of(sets))
-        cells: list[Any] = ["{:.1f} [{:.1f}, {:.1f}]".format(*here), "{:+.1f} [{:.1f}, {:.1f}]".format(*less)]
-        cells[1:] = cells[1:] if name != main else [None]
-        lines.append([name, *(float(values[0]) for values in sets.values()), *cells])
+        mean = "{:.1f} [{:.1f}, {:.1f}]".format(*interval_of(mean_of(sets)))
+        less: str | None = None
+        if name != main and main in found:
+            less = "{:+.1f} [{:.1f}, {:.1f}]".format(*interval_of(mean_of(found[main]) - mean_of(sets)))
+        lines.append([name, *(float(values[0]) for values in sets.values()), mean, less])
     return Table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
+
+
+def floor_figures(bench: Bench) -> Iterator[tuple[str, Figure]]:
+    """Yield the rows of as many random directions and random sentences, over each encoder."""
+    count, found, lines = len(bench.questions), dict[str, Samples](), list[list[Any]]()
+    for encoder, encode in bench.encoders.items():
+        sentences, rows = unit_rows(encode(bench.candidates)), unit_rows(encode(bench.texts))
+        for kind, draws in floor_draws(sentences, count).items():
+            by_form: dict[str, list[Samples]] = {}
+            for matrix in draws:
+                for name, values in named(f"{encoder}: {kind} ({count})", forms(rows @ matrix.T)):
+                    by_form.setdefault(name, []).append(correlations(bench, values))
+            found |= {name: mean_of_draws(samples) for name, samples in by_form.items()}
+        if encoder == "MiniLM":
+            for kind in floor_draws(sentences, 1):
+                lines.append([f"MiniLM: {kind}, centred", *_sizes_of_floor(bench, sentences, rows, kind)])
+    yield "floor-scores", scores_table(found, _main_row(count))
+    yield "floor-sizes", Table(["number", *map(str, (*SIZES, count))], lines)
+
+
+def _sizes_of_floor(bench: Bench, sentences: Vectors, rows: Vectors, kind: str) -> Iterator[float]:
+    for size in (*SIZES, len(bench.questions)):
+        values = [rows @ matrix.T for matrix in floor_draws(sentences, size, _SUBSETS)[kind]]
+        yield float(np.mean([mean_of(correlations(bench, v - v.mean(axis=0)))[0] for v in values]))
+
+
+def _main_row(count: int) -> str:
+    return f"questions ({count}), centred"
 
 
 def sizes_table(bench: Bench, wording: str) -> Table:
@@ -348,12 +380,16 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Measure what is not yet known and yield what the page shows."""
     options.work_dir.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
+    if "floors" in options.only:
+        yield from floor_figures(bench)
+    if "questions" not in options.only:
+        return
     count, (best, share, known) = len(bench.questions), known_figures(bench)
     correlated = {name: correlations(bench, rows) for name, rows in rows_of(bench, best)}
     yield "machine", f"{measured()} {processor()}"
     yield "summary", summary(correlated, count, share)
     yield from known.items()
-    yield "scores", scores_table(correlated, f"questions ({count}), centred")
+    yield "scores", scores_table(correlated, _main_row(count))
     yield "sizes", sizes_table(bench, best)
 
 
@@ -366,4 +402,5 @@ if __name__ == "__main__":
         },
         data="sts/ and raw_english/",
         work_dir="vectors and answers",
+        only=("questions", "floors"),
     )
