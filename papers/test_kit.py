@@ -180,12 +180,15 @@ PAGES = [path for path in sorted(kit.PAPERS.parent.rglob("*.md")) if not set(pat
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(kit.PAPERS.parent).as_posix())
-def test_no_table_of_a_page_has_two_columns_of_one_heading(page):
-    lines = page.read_text(encoding="utf-8").splitlines()
-    headers = [header for header, rule in pairwise(lines) if RULE.fullmatch(rule)]
-    for header in headers:
-        cells = re.split(r"(?<!\\)\|", header.strip().strip("|"))
-        assert not kit.repeated(cell.strip().replace("**", "") for cell in cells), header
+def test_each_column_of_a_pages_tables_has_a_heading_of_its_own_and_each_row_every_column(page):
+    header: list[str] = []
+    for line, below in pairwise([*page.read_text(encoding="utf-8").splitlines(), ""]):
+        cells = [cell.strip().replace("**", "") for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
+        if RULE.fullmatch(below):
+            header = cells
+            assert not kit.repeated(header), line
+        header = header if line.strip().startswith("|") else []
+        assert not header or len(cells) == len(header), line
 
 
 @pytest.mark.parametrize("template", kit.templates(), ids=lambda path: f"{path.parent.name}/{path.name}")

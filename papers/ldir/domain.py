@@ -196,7 +196,7 @@ class Bench:
         floors: dict[str, Callable[[int], Anchors]] = {
             f"{N} {FLOOR}": lambda seed: Anchors([], random_directions(N, rows.shape[1], seed), 0.0),
             **{
-                f"{N} random sentences of the domain, strength {strength:g}": lambda seed, strength=strength: Anchors(
+                f"{N} of its sentences at random, strength {strength:g}": lambda seed, strength=strength: Anchors(
                     sentences, rows, strength
                 ).take(uniform_points(rows, N, seed=seed).tolist())
                 for strength in STRENGTHS

@@ -5,7 +5,8 @@ r"""What anchors keep of an encoder, between a floor (as many random directions)
         --sts STSBenchmark --retrieval --candidates 2000 --write
 
 Anchors are chosen under the encoder among the same sentences. Of random directions and of farthest points five draws
-are measured. A transformer runs in bfloat16; its vectors are kept in WORK.
+are measured. A transformer runs in bfloat16; its vectors are kept in WORK. The rows of random directions in the tables
+of the paper are measured by papers/ldir/tables.py.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ import pellucid
 from papers.kit import MIN_SEEDS, Cell, Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.names import CHOOSERS, FLOOR, N_CANDIDATES, PAPER, corpus_sentences
-from papers.ldir.scored import GROUPS, Map, Samples, Tests, beside, mean_of, mean_of_draws, random_directions
+from papers.ldir.scored import GROUPS, Map, Samples, Tests, beside, mean_of_draws, random_directions
 from papers.models import bfloat16_encoder, minilm_path
 from papers.vector_cache import Vectors, unit_rows
 
 SIZES = (200, 500)
-ALL_SIZES = (64, 128, 200, 500, 1000)  # of papers/ldir/tables.py
 STRENGTH = 0.75  # of the decorrelation: the default
 STATIC, MINILM = "static-en", "MiniLM"
 
@@ -47,7 +47,8 @@ def table(tests: Tests, sentences: Vectors, models: dict[str, Vectors]) -> Table
         sentences: candidates for anchors at length 1.
         models: name -> vectors of bundled models over the encoder, [n, d].
     """
-    kinds = scored_kinds(tests)
+    scores: dict[str, Callable[[Map], Samples]] = {"STS": tests.sts, "retrieval": tests.retrieval}
+    kinds = {name: score for name, score in scores.items() if tests.sets[name]}
     columns = [f"{kind}{end}" for kind in kinds for end in ("", " over random directions", " over the encoder")]
     ceiling = {kind: score(lambda vectors: vectors) for kind, score in kinds.items()}
     lines: list[list[Cell]] = [["the encoder", *(cell for s in ceiling.values() for cell in (*beside(s), None, None))]]
@@ -57,22 +58,6 @@ def table(tests: Tests, sentences: Vectors, models: dict[str, Vectors]) -> Table
         floor = floors.setdefault(len(matrices[0]), samples)
         lines.append([name, *(cell for kind, s in samples.items() for cell in beside(s, floor[kind], ceiling[kind]))])
     return Table(["", *columns], lines)
-
-
-def scored_kinds(tests: Tests) -> dict[str, Callable[[Map], Samples]]:
-    """Return the kinds of sets that are tested, and what scores a map on each."""
-    return {name: score for name, score in (("STS", tests.sts), ("retrieval", tests.retrieval)) if tests.sets[name]}
-
-
-def sizes_table(tests: Tests, dimension: int) -> Table:
-    """Return the scores of random directions by their number, the mean of five draws, and of the encoder."""
-    kinds = scored_kinds(tests)
-    lines: list[list[Cell]] = []
-    for kind, score in kinds.items():
-        drawn = {n: [random_directions(n, dimension, seed) for seed in range(MIN_SEEDS)] for n in ALL_SIZES}
-        means = [float(mean_of(_over_seeds(score, matrices))[0]) for matrices in drawn.values()]
-        lines.append([kind, *means, float(mean_of(score(lambda vectors: vectors))[0])])
-    return Table(["", *(f"{n} (n/d {n / dimension:.2f})" for n in ALL_SIZES), "the encoder"], lines)
 
 
 def _over_seeds(score: Any, matrices: list[Vectors]) -> Samples:
@@ -92,9 +77,6 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         for name in names
     }
     tests = Tests(options.data, encode, options.retrieval, options.sts, max_words=options.words)
-    yield f"sizes-{options.encoder}", sizes_table(tests, encode(["a"]).shape[1])
-    if options.only == ["sizes"]:
-        return
     sentences = unit_rows(encode(corpus_sentences(options.data, options.candidates)))
     yield options.encoder, table(tests, sentences, models)
 
@@ -109,5 +91,4 @@ if __name__ == "__main__":
         "--candidates": {"type": int, "default": N_CANDIDATES, "help": f"sentences to choose from [{N_CANDIDATES:,}]"},
         "--words": {"type": int, "help": "words of a document that are read [all]"},
     }  # fmt: skip
-    run_script(measure, settings, data="sts/, retrieval/ and raw_english/", work_dir="vectors of a transformer",
-               only=("sizes", "choices"))  # fmt: skip
+    run_script(measure, settings, data="sts/, retrieval/ and raw_english/", work_dir="vectors of a transformer")

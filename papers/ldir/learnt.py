@@ -240,19 +240,16 @@ def scored(model: Model, tests: Tests) -> Line:
 
 
 def floor_lines(encoder: Encoder, material: Material, tests: Tests, data: Path) -> Iterator[Line]:
-    """Yield the encoder, then random directions and random sentences, each as they are and decorrelated."""
+    """Yield the encoder, then random directions and random sentences."""
     sentences = unit_rows(encoder.encode(corpus_sentences(data)))
     itself = np.eye(sentences.shape[1], dtype=np.float32)
     yield scored(Model(ITSELF, "", itself, False, chosen_by(material.choose, itself), None), tests)
     for n in SIZES:
         for kind, draws in floor_draws(sentences, n).items():
-            for strength in STARTS:
-                name = f"{n} {kind}" + (f", decorrelated at {strength:g}" if strength else "")
-                matrices = [decorrelated(rows, strength) for rows in draws]
-                chosen = float(np.mean([chosen_by(material.choose, matrix) for matrix in matrices]))
-                lines = [scored(Model(name, "", matrix, False, chosen, None), tests) for matrix in matrices]
-                sts, retrieval = mean_of_draws([d.sts for d in lines]), mean_of_draws([d.retrieval for d in lines])
-                yield lines[0]._replace(sts=sts, retrieval=retrieval)
+            chosen = float(np.mean([chosen_by(material.choose, matrix) for matrix in draws]))
+            lines = [scored(Model(f"{n} {kind}", "", matrix, False, chosen, None), tests) for matrix in draws]
+            sts, retrieval = (mean_of_draws(samples) for samples in zip(*((d.sts, d.retrieval) for d in lines)))
+            yield lines[0]._replace(sts=sts, retrieval=retrieval)
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
