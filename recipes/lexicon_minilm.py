@@ -228,7 +228,7 @@ def untrained(source: Source) -> LexiconEmbedder:
     if not folder.exists():
         _new_model(source).save_pretrained(folder)
     model = LexiconEmbedder.from_pretrained(folder)
-    _without_dropout(model.backbone.model)
+    without_dropout(model.backbone.model)
     return model
 
 
@@ -277,7 +277,7 @@ def _runs(source: Source, name: str) -> Iterator[tuple[int, Path, TrainingSettin
         adapter = str(folder / TRAINED)
 
 
-def _without_dropout(transformer: Any) -> None:
+def without_dropout(transformer: Any) -> None:
     """A student of exact vectors is not helped by noise."""
     import torch
 

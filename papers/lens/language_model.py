@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from papers.lens.language_page import (
     CLUSTERS,
     FAILING,
     KEPT,
+    KINDS,
     LARGEST,
     PROMPTED,
     ROWS,
@@ -70,9 +71,10 @@ PROMPT = 96  # tokens that prompted rows may read more
 class Bench:
     """The samples, and what was measured on them before."""
 
-    def __init__(self, source: Source) -> None:
-        """Read the test sets; no model yet."""
-        self.source, self.samples = source, samples(source.data)
+    def __init__(self, source: Source, kinds: Sequence[str] = KINDS) -> None:
+        """Read the test sets of some kinds; no model yet."""
+        self.source = source
+        self.samples = [sample for sample in samples(source.data) if sample.kind in kinds]
         self.texts = distinct(text for sample in self.samples for text in sample.texts)
         self.place = {text: n for n, text in enumerate(self.texts)}
 
