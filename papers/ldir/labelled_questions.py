@@ -1,12 +1,13 @@
 r"""Yes/no heads trained on labelled sets, as embeddings: a small model that answers its questions well.
 
     python -m papers.ldir.labelled_questions --data shared/data --work-dir WORK --write
+    python -m papers.ldir.labelled_questions --data shared/data --work-dir WORK --only floors --bfloat16 --write
 
 LDIR compares anchors with embeddings made of answers to yes/no questions (QAEmb-MBQA, CQG-MBQA), and a language model
 of 135 million parameters answers such questions badly (`yes_no_questions.py`). Here each label of the training parts of
 Banking77, Emotion and the tweets is a question, "is this text about X?", and a logistic regression on MiniLM's vectors
-answers it. A fifth of the texts is kept back and says how well. The floors are random directions (the mean of five
-draws) and texts drawn at random. MiniLM is read in bfloat16; its vectors are kept in WORK.
+answers it. A fifth of the texts is kept back and says how well. The floors are texts drawn at random and random
+directions, a row of its own: the mean of five draws. Vectors are kept in WORK.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ SETS = ("Banking77Classification", "EmotionClassification", "TweetSentimentExtra
 OF_SET = 4_000  # texts, drawn at random
 GENERAL = 2_000  # sentences of no set, to which the answer is no
 KEPT_BACK = 5  # one text of so many says how well the heads answer
+COLUMNS = ("", "STS", "less MiniLM", "less the heads' log odds")
 ITSELF, FARTHEST = "MiniLM itself", "of the same texts, farthest"
 
 
@@ -97,18 +99,10 @@ def trained_heads(given: Labelled, rows: Vectors) -> Heads:
 
 
 def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tuple[str, Map]]:
-    """Yield name -> what makes coordinates of MiniLM's rows; means are of the texts that the heads are trained on.
-
-    Draws of random directions have one name.
-    """
+    """Yield name -> what makes coordinates of MiniLM's rows; means are of the texts that the heads are trained on."""
     rows = unit_rows(encode(given.texts))
     count = len(given.questions)
     mean = heads.odds(rows).mean(axis=0)
-
-    def less(matrix: Vectors) -> Map:
-        middle = (rows @ matrix.T).mean(axis=0)
-        return lambda those: np.asarray(those @ matrix.T - middle, np.float32)
-
     yield ITSELF, lambda those: those
     yield f"{count} heads: log odds, less the mean", lambda those: heads.odds(those) - mean
     yield f"{count} heads: probabilities", lambda those: 1 / (1 + np.exp(-heads.odds(those)))
@@ -120,9 +114,20 @@ def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tup
         "the first of anchors-minilm-200": bundled_anchors("anchors-minilm-200"),
     }
     for name, texts in others.items():
-        yield f"{count} anchors, less the mean, {name}", less(unit_rows(encode(texts[:count])))
+        yield f"{count} anchors, less the mean, {name}", less_the_mean(unit_rows(encode(texts[:count])), rows)
+
+
+def less_the_mean(matrix: Vectors, rows: Vectors) -> Map:
+    """Return a map to products with the rows of a matrix, less the mean product of some rows."""
+    mean = (rows @ matrix.T).mean(axis=0)
+    return lambda those: np.asarray(those @ matrix.T - mean, np.float32)
+
+
+def floors(count: int, rows: Vectors) -> Iterator[tuple[str, Map]]:
+    """Yield MiniLM itself, and draws of as many random directions, which have one name."""
+    yield ITSELF, lambda those: those
     for seed in range(MIN_SEEDS):
-        yield f"{count} {FLOOR}, less the mean", less(random_directions(count, rows.shape[1], seed))
+        yield f"{count} {FLOOR}, less the mean", less_the_mean(random_directions(count, rows.shape[1], seed), rows)
 
 
 def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
@@ -131,15 +136,19 @@ def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
     heads = next(name for name in by_name if name.startswith(f"{count} heads"))
     lines = [[name, *beside(samples, by_name[ITSELF], by_name[heads])] for name, samples in found]
     far = next(name for name in by_name if name.endswith(FARTHEST))
-    columns = ["", "STS", "less MiniLM", "less the heads' log odds"]
-    return difference(by_name[heads], by_name[far]).with_verdict(), Table(columns, lines)
+    return difference(by_name[heads], by_name[far]).with_verdict(), Table(COLUMNS, lines)
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Train the heads and yield how well they answer, and the table."""
-    encode, given = open_encoders(options.work_dir, bfloat16=True)[0].encode, labelled(options.data)
-    heads = trained_heads(given, unit_rows(encode(given.texts)))
-    tests = Tests(options.data, encode)
+    encode, given = open_encoders(options.work_dir, bfloat16=options.bfloat16)[0].encode, labelled(options.data)
+    tests, rows = Tests(options.data, encode), unit_rows(encode(given.texts))
+    if "floors" in options.only:
+        (_, itself), (name, floor) = scored(tests, floors(len(given.questions), rows))
+        yield "floor-scores", Table(COLUMNS, [[name, *beside(floor, itself), None]])
+    if "heads" not in options.only:
+        return
+    heads = trained_heads(given, rows)
     claim, scores = table(scored(tests, models(given, heads, encode)), len(given.questions))
     areas = 100 * heads.areas
     yield from {
@@ -151,4 +160,6 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
 
 
 if __name__ == "__main__":
-    run_script(measure, data="sts/, classification/ and raw_english/", work_dir="vectors")
+    settings = {"--bfloat16": {"action": "store_true", "help": "MiniLM in bfloat16"}}
+    data = "sts/, classification/ and raw_english/"
+    run_script(measure, settings, data=data, work_dir="vectors", only=("heads", "floors"))
