@@ -422,6 +422,21 @@ def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_
     assert hits[0].id == "7" and 10 <= sum(multiplied) < 500
 
 
+@pytest.mark.parametrize("dimension", [64, 127, 128, 130])
+def test_heads_are_refused_where_rows_are_too_short_for_them(dimension: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "COARSE_ROWS", 1)
+    document = Document(1, "a", "", "text", {}, (4,))
+    row = np.full((1, dimension), dimension**-0.5, np.float32)
+    tensors = arrays_from_documents([1], [document], None, {"x": row}, {"x": dimension}, {})
+    arrays.check_arrays(tensors)
+    tensors["heads:x"] = tensors["codes:x"][:, : arrays.HEAD]
+    if dimension >= 128:
+        arrays.check_arrays(tensors)
+    else:
+        with pytest.raises(ValueError, match="heads:x"):
+            arrays.check_arrays(tensors)
+
+
 @pytest.mark.slow
 def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
     r, encoder = random.Random(0), pellucid.load("static-en")

@@ -160,6 +160,15 @@ def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> 
 
 
 @pytest.mark.native
+@pytest.mark.parametrize("dimension", [64, 65, 127])
+def test_heads_of_rows_that_are_too_short_for_two_stages_are_not_read(dimension: int) -> None:
+    case = make_case(4, 200, [dimension])
+    codes = codes_of(case.rows[0])
+    part = DensePart(case.rows[0], codes._replace(heads=np.ascontiguousarray(codes.codes[:, :64])))
+    assert part.struct.heads is None and part.struct.tails is None
+
+
+@pytest.mark.native
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [8, 400])
 def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:

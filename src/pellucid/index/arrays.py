@@ -476,7 +476,7 @@ def check_arrays(tensors: Tensors) -> None:
             sizes[name] = passages
         if kind == "codes" and tensors[name].shape != tensors[f"vectors:{part}"].shape:
             raise ValueError(f"{name} has another number of dimensions than the vectors")
-        if kind == "heads" and (tensors[name].shape[1] != HEAD or tensors[f"codes:{part}"].shape[1] < HEAD):
+        if kind == "heads" and (tensors[name].shape[1] != HEAD or tensors[f"codes:{part}"].shape[1] < 2 * HEAD):
             raise ValueError(f"{name} has {tensors[name].shape[1]} dimensions, and {HEAD} belong there")
         if kind == "codes":
             sizes |= {f"scales:{part}": passages, f"errors:{part}": passages}

@@ -4,7 +4,8 @@
    8 bits, as whole numbers that every processor adds up to the same, and is known up to a bound of the error. A passage
    whose highest possible score is below the k-th best of the lowest possible ones cannot be among the k best; the others
    are candidates. A passage that its other parts leave below that, even with the greatest product a row can have, is not
-   read at all; of others first the head is read, and the product of the rest is at most that of the lengths.
+   read at all; of others first the head is read, then as many numbers more, and the product of the rest is at most that of
+   the lengths.
 
    1. scan_longest measures the rows of a dense part, once for each segment.
    2. scan_segment adds up BM25, looks at the passages that are best by it, and then at all that may be better. */
@@ -24,9 +25,11 @@ enum {
     BLOCK = 4096,       /* passages whose BM25 is added up together, in the first-level cache */
     MAX_LENGTH = 1024,  /* terms of a passage; what depends on the length of shorter ones is computed once */
     BATCH = 32,         /* passages whose rows are requested before they are read */
+    STEP = 16,          /* passages whose BM25 is compared together; BATCH is a multiple */
     MAX_CODE = 128,     /* of a row */
     MAX_QUERY = 16319,  /* 127 * 128 + 63: two numbers of 8 bits, which VNNI takes */
-    HEAD = 64,          /* first numbers of a row that are read before the others */
+    HEAD = 64,          /* first numbers of a row that are read before the others, and then that many more */
+    STAGES = 2,         /* of such readings */
     OUTSIDE = -1, NOT_A_NUMBER = -2,
 };
 
@@ -37,10 +40,10 @@ enum {
 /* A dense part of the passages of a segment. */
 struct scan_part {
     const int8_t *codes;          /* [passages, dimension], or none: then the rows are read */
-    const int8_t *heads;          /* [passages, HEAD] the first of them once more, or none */
+    const int8_t *heads;          /* [passages, HEAD] the first of them once more, or none; then STAGES * HEAD are there */
     const float *scales, *errors; /* [passages], of the codes: row i is scales[i] * codes[i], up to a vector of length errors[i] */
     const float *rows;            /* [passages, dimension] */
-    float *tails;                 /* [passages] the lengths of scales[i] * codes[i] from HEAD on, or none without heads */
+    float *tails;                 /* [STAGES, passages] the lengths of scales[i] * codes[i] after each stage, or none */
     int64_t dimension;
     double longest;               /* no row, and no scales[i] * codes[i], is longer */
 };
@@ -79,9 +82,10 @@ struct scan_best {
 struct whole {
     int16_t *numbers;       /* padded with zeros to a multiple of 64 */
     int8_t *high, *low;     /* numbers[j] = 128 * high[j] + low[j] */
-    int32_t sum, head_sum;
-    double step, error, length, tail; /* the last two: of the vector, and of it from HEAD on */
-    double greatest;                  /* that a row's product can be */
+    int32_t sum, sums[STAGES];   /* of all numbers, and of those of each stage */
+    double step, error, length;  /* the last is that of the vector */
+    double tails[STAGES];        /* the lengths of what is left of it after each stage */
+    double greatest;             /* that a row's product can be */
 };
 
 enum { WHOLE = 128 };
@@ -94,16 +98,18 @@ static void make_whole(const float *vector, int64_t dimension, struct whole *who
     whole->high = (int8_t *)(memory + 2 * padded);
     whole->low = (int8_t *)(memory + 3 * padded);
     memset(memory, 0, (size_t)(4 * padded));
-    double largest = 0, square = 0, tail = 0, lost = 0;
+    double largest = 0, square = 0, tails[STAGES] = {0}, lost = 0;
     for (int64_t j = 0; j < dimension; j++) {
         double size = fabs((double)vector[j]);
         largest = size > largest ? size : largest;
         square += size * size;
-        tail += j < HEAD ? 0 : size * size;
+        for (int64_t stage = 0; stage < STAGES; stage++)
+            tails[stage] += j < HEAD * (stage + 1) ? 0 : size * size;
     }
     limit = limit < MAX_QUERY ? limit : MAX_QUERY;
     whole->step = largest > 0 ? largest / (double)limit : 1;
-    whole->sum = whole->head_sum = 0;
+    whole->sum = 0;
+    memset(whole->sums, 0, sizeof whole->sums);
     for (int64_t j = 0; j < dimension; j++) {
         int32_t number = (int32_t)lrint(vector[j] / whole->step);
         int32_t high = (number + 64) >> 7;
@@ -112,20 +118,23 @@ static void make_whole(const float *vector, int64_t dimension, struct whole *who
         whole->high[j] = (int8_t)high;
         whole->low[j] = (int8_t)(number - 128 * high);
         whole->sum += number;
-        whole->head_sum += j < HEAD ? number : 0;
+        if (j < STAGES * HEAD)
+            whole->sums[j / HEAD] += number;
         lost += rest * rest;
     }
     whole->length = sqrt(square) * (1 + SLACK);
-    whole->tail = sqrt(tail) * (1 + SLACK);
+    for (int64_t stage = 0; stage < STAGES; stage++)
+        whole->tails[stage] = sqrt(tails[stage]) * (1 + SLACK);
     whole->error = sqrt(lost) * (1 + SLACK);
 }
 
-/* Return the product of the first numbers of a row's codes and of a whole vector, which add up to `sum`.
+/* Return the product of a row's codes and of a whole vector from number `j` up to `dimension`, which add up to `sum` in
+   the vector.
 
    It is exact, and fits into 32 bits. */
-static inline int32_t whole_product(const int8_t *codes, const struct whole *whole, int64_t dimension, int32_t sum)
+static inline int32_t whole_product(const int8_t *codes, const struct whole *whole, int64_t j, int64_t dimension,
+                                    int32_t sum)
 {
-    int64_t j = 0;
 #if defined __AVX512VNNI__
     /* Bytes without a sign times bytes with one: 128 is added to each code, and 128 * sum taken off in the end. */
     const __m512i middle = _mm512_set1_epi8((char)0x80);
@@ -190,6 +199,15 @@ static inline float float_product(const float *row, const float *vector, int64_t
     return total;
 }
 
+/* Return the sum of the squares of the codes of a row from one up to another. */
+static inline int32_t square_of(const int8_t *codes, int64_t j, int64_t stop)
+{
+    int32_t square = 0;
+    for (; j < stop; j++)
+        square += (int32_t)codes[j] * (int32_t)codes[j];
+    return square;
+}
+
 /* Return an upper bound of the length of the rows of a part, and of the codes for them; NaN where a number is none.
 
    Set the lengths of the tails, where there is room for them. */
@@ -200,16 +218,16 @@ EXPORT double scan_longest(const struct scan_part *part, int64_t passages)
         double length;
         if (part->codes) {
             const int8_t *codes = part->codes + passage * part->dimension;
-            int32_t head = 0, tail = 0; /* below 2 ** 31 together for any row that has codes */
-            int64_t middle = part->dimension < HEAD ? part->dimension : HEAD;
-            for (int64_t j = 0; j < middle; j++)
-                head += (int32_t)codes[j] * (int32_t)codes[j];
-            for (int64_t j = middle; j < part->dimension; j++)
-                tail += (int32_t)codes[j] * (int32_t)codes[j];
+            int32_t square = 0; /* below 2 ** 31 for any row that has codes */
             double scale = (double)part->scales[passage];
-            length = scale * sqrt((double)head + (double)tail) + (double)part->errors[passage];
-            if (part->tails)
-                part->tails[passage] = (float)(scale * sqrt((double)tail) * (1 + 2 * EPSILON) + TINIEST);
+            int64_t stop = part->dimension;
+            for (int64_t stage = STAGES; stage-- > 0 && part->tails; stop = HEAD * (stage + 1)) {
+                square += square_of(codes, HEAD * (stage + 1), stop);
+                double tail = scale * sqrt((double)square);
+                part->tails[stage * passages + passage] = (float)(tail * (1 + 2 * EPSILON) + TINIEST);
+            }
+            square += square_of(codes, 0, stop);
+            length = scale * sqrt((double)square) + (double)part->errors[passage];
         } else {
             const float *row = part->rows + passage * part->dimension;
             double square = 0;
@@ -351,7 +369,8 @@ static inline double float_loss(const struct scan_part *part, const struct whole
     return (double)part->dimension * (EPSILON * whole->length * part->longest + 2 * TINIEST);
 }
 
-static struct bounds bounds_of(const struct scan *scan, int64_t passage)
+/* Return the bounds of a passage's score; `product_of_stages` is that of the stages of its row in the first dense part, or none. */
+static struct bounds bounds_of(const struct scan *scan, int64_t passage, const int32_t *product_of_stages)
 {
     struct bounds bounds;
     double size, score = exact_score(scan, passage, &bounds.is_shared, &size), error = SLACK * size;
@@ -362,7 +381,16 @@ static struct bounds bounds_of(const struct scan *scan, int64_t passage)
         int64_t dimension = part->dimension;
         double product, lost = float_loss(part, whole);
         if (part->codes) {
-            int32_t sum = whole_product(part->codes + passage * dimension, whole, dimension, whole->sum);
+            const int8_t *codes = part->codes + passage * dimension;
+            int32_t sum;
+            if (number == 0 && product_of_stages) {
+                int32_t rest = whole->sum;
+                for (int64_t stage = 0; stage < STAGES; stage++)
+                    rest -= whole->sums[stage];
+                sum = *product_of_stages + whole_product(codes, whole, STAGES * HEAD, dimension, rest);
+            } else {
+                sum = whole_product(codes, whole, 0, dimension, whole->sum);
+            }
             product = (double)sum * (whole->step * (double)part->scales[passage]);
             lost += whole->length * (double)part->errors[passage] + part->longest * whole->error;
         } else {
@@ -390,9 +418,9 @@ static inline int64_t next_reaching(const float *bm25, int64_t passage, int64_t 
 {
     if (passage < passages && bm25[passage] >= least)
         return passage;
-    for (; passage + 16 <= passages; passage += 16) {
+    for (; passage + STEP <= passages; passage += STEP) {
         int32_t is_reached = 0;
-        for (int64_t j = 0; j < 16; j++)
+        for (int64_t j = 0; j < STEP; j++)
             is_reached |= bm25[passage + j] >= least;
         if (is_reached)
             break;
@@ -429,7 +457,7 @@ static bool look_at_best_exact(const struct scan *scan, struct scan_best *best)
     }
     double lowest = INFINITY;
     for (int64_t number = 0; number < count; number++) {
-        struct bounds bounds = bounds_of(scan, best->first_passages[number]);
+        struct bounds bounds = bounds_of(scan, best->first_passages[number], NULL);
         if (isnan(bounds.lower))
             return false;
         lowest = bounds.lower < lowest ? bounds.lower : lowest;
@@ -460,47 +488,90 @@ static inline void request(const int8_t *codes, int64_t size)
         __builtin_prefetch(codes + at);
 }
 
-/* Whether a passage may reach the threshold by the head of its row in the first dense part. */
-static inline bool may_reach(const struct scan *scan, int64_t passage, double threshold)
+/* Some passages, and what is known of them while their rows are read stage by stage. */
+struct batch {
+    int64_t size, passages[BATCH];
+    double others[BATCH], scales[BATCH]; /* the exact parts with all that may be lost, and the scale of the product */
+    int32_t products[BATCH];             /* with the numbers that were read */
+};
+
+/* Keep of a batch the passages that may reach the threshold by what was read up to a stage. */
+static void keep_reaching(const struct scan *scan, struct batch *batch, int64_t stage, double threshold)
+{
+    const float *tails = scan->segment->parts->tails + stage * scan->segment->passages;
+    double tail = scan->wholes->tails[stage], rest[BATCH];
+    bool is_left[BATCH];
+    for (int64_t at = 0; at < batch->size; at++)
+        rest[at] = (double)tails[batch->passages[at]];
+    for (int64_t at = 0; at < batch->size; at++) {
+        double product = (double)batch->products[at] * batch->scales[at];
+        is_left[at] = !(batch->others[at] + product + rest[at] * tail < threshold);
+    }
+    int64_t size = 0;
+    for (int64_t at = 0; at < batch->size; at++) {
+        batch->passages[size] = batch->passages[at];
+        batch->others[size] = batch->others[at];
+        batch->scales[size] = batch->scales[at];
+        batch->products[size] = batch->products[at];
+        size += is_left[at];
+    }
+    batch->size = size;
+}
+
+/* Keep of a batch the passages that may reach the threshold by the heads of their rows in the first dense part, and
+   request the rows of these. */
+static void read_heads(const struct scan *scan, struct batch *batch, double threshold)
 {
     const struct scan_part *part = scan->segment->parts;
     const struct whole *whole = scan->wholes;
-    bool is_shared;
-    double size, score = exact_score(scan, passage, &is_shared, &size);
-    int32_t head = whole_product(part->heads + passage * HEAD, whole, HEAD, whole->head_sum);
-    double product = (double)head * (whole->step * (double)part->scales[passage]);
-    double lost = whole->length * (double)part->errors[passage] + part->longest * whole->error;
-    double others = scan->greatest - whole->greatest;
-    lost += float_loss(part, whole) + SLACK * (size + scan->greatest);
-    return !(score + product + (double)part->tails[passage] * whole->tail + lost + others < threshold);
+    double fixed = part->longest * whole->error + float_loss(part, whole) + (scan->greatest - whole->greatest);
+    for (int64_t at = 0; at < batch->size; at++) {
+        bool is_shared;
+        int64_t passage = batch->passages[at];
+        double size, score = exact_score(scan, passage, &is_shared, &size);
+        double lost = whole->length * (double)part->errors[passage] + fixed;
+        batch->others[at] = score + lost + SLACK * (size + scan->greatest);
+        batch->scales[at] = whole->step * (double)part->scales[passage];
+        batch->products[at] = whole_product(part->heads + passage * HEAD, whole, 0, HEAD, whole->sums[0]);
+    }
+    keep_reaching(scan, batch, 0, threshold);
+    for (int64_t at = 0; at < batch->size; at++)
+        request(part->codes + batch->passages[at] * part->dimension, part->dimension);
 }
 
-/* Look at some passages; return how many candidates there are then, or NOT_A_NUMBER. */
-static int64_t look_at(const struct scan *scan, int64_t *batch, int64_t *owners, int64_t size, struct reading *reading,
+/* Keep of a batch the passages that may reach the threshold by more of their rows. */
+static void read_more(const struct scan *scan, struct batch *batch, double threshold)
+{
+    const struct scan_part *part = scan->segment->parts;
+    const struct whole *whole = scan->wholes;
+    for (int64_t stage = 1; stage < STAGES; stage++) {
+        for (int64_t at = 0; at < batch->size; at++) {
+            const int8_t *codes = part->codes + batch->passages[at] * part->dimension;
+            batch->products[at] += whole_product(codes, whole, HEAD * stage, HEAD * (stage + 1), whole->sums[stage]);
+        }
+        keep_reaching(scan, batch, stage, threshold);
+    }
+}
+
+/* Look at the passages of a batch; return how many candidates there are then, or NOT_A_NUMBER. */
+static int64_t look_at(const struct scan *scan, const struct batch *batch, struct reading *reading,
                        struct scan_best *best, int64_t *candidates, double *uppers, int64_t count)
 {
-    if (scan->has_heads) {
-        const struct scan_part *part = scan->segment->parts;
-        int64_t remaining = 0;
-        for (int64_t number = 0; number < size; number++)
-            if (may_reach(scan, batch[number], best->threshold)) {
-                request(part->codes + batch[number] * part->dimension, part->dimension);
-                owners[remaining] = owners[number];
-                batch[remaining++] = batch[number];
-            }
-        size = remaining;
-    }
-    for (int64_t number = 0; number < size; number++) {
-        struct bounds bounds = bounds_of(scan, batch[number]);
+    const int64_t *ends = scan->segment->ends;
+    for (int64_t at = 0; at < batch->size; at++) {
+        int64_t passage = batch->passages[at], document = ends ? reading->document : passage;
+        struct bounds bounds = bounds_of(scan, passage, scan->has_heads ? batch->products + at : NULL);
         if (isnan(bounds.lower))
             return NOT_A_NUMBER;
         if (bounds.upper >= best->threshold && (bounds.is_shared || scan->segment->dense_parts)) {
-            candidates[count] = batch[number];
+            candidates[count] = passage;
             uppers[count++] = bounds.upper;
         }
-        if (owners[number] != reading->document) {
+        while (ends && (document < 0 || ends[document] <= passage))
+            document++;
+        if (document != reading->document) {
             take(best, reading->lower);
-            *reading = (struct reading){owners[number], -INFINITY};
+            *reading = (struct reading){document, -INFINITY};
         }
         if (bounds.is_shared && bounds.lower > reading->lower)
             reading->lower = bounds.lower;
@@ -519,6 +590,26 @@ static float needed_bm25(const struct scan *scan, double threshold)
     return (double)least > limit ? nextafterf(least, -INFINITY) : least;
 }
 
+/* Fill a batch with the next passages from `passage` on that are allowed and have a BM25 of at least `needed`; return
+   where to go on. */
+static int64_t fill(const struct scan *scan, int64_t passage, float needed, struct batch *batch)
+{
+    int64_t size = 0, passages = scan->segment->passages;
+    if (!scan->bm25 && needed > 0)
+        passage = passages;
+    while (passage < passages && size <= BATCH - STEP) {
+        if (scan->bm25)
+            passage = next_reaching(scan->bm25, passage, passages, needed);
+        int64_t stop = passage + STEP < passages ? passage + STEP : passages;
+        for (; passage < stop; passage++) {
+            batch->passages[size] = passage;
+            size += (!scan->bm25 || scan->bm25[passage] >= needed) & is_allowed(scan, passage);
+        }
+    }
+    batch->size = size;
+    return passage;
+}
+
 /* Write the passages that may be among the best of all segments; return how many, OUTSIDE, or NOT_A_NUMBER.
 
    `bm25` [passages], none without terms; `memory`: for each dense part WHOLE bytes, and 4 for each number of its vector,
@@ -529,7 +620,8 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
 {
     struct whole *wholes = (struct whole *)(void *)memory;
     struct scan scan = {segment, query, query->terms ? bm25 : NULL, wholes, 0, false};
-    int64_t batch[BATCH], owners[BATCH], size = 0, count = 0, document = 0;
+    struct batch batches[2]; /* one is read while the rows of the other arrive */
+    int64_t count = 0, passage = 0;
     struct reading reading = {-1, -INFINITY};
     const float *vector = query->vectors;
     memory += WHOLE * segment->dense_parts;
@@ -546,33 +638,17 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
     if ((query->terms || query->other_parts) && !look_at_best_exact(&scan, best))
         return NOT_A_NUMBER;
     scan.has_heads = segment->dense_parts && segment->parts->heads;
-    double threshold = NAN;
-    float needed = -INFINITY;
-    for (int64_t passage = 0;; passage++) {
-        if (threshold != best->threshold) {
-            threshold = best->threshold;
-            needed = needed_bm25(&scan, threshold);
+    batches[1].size = 0;
+    for (int64_t turn = 0; passage < segment->passages || batches[~turn & 1].size; turn++) {
+        struct batch *next = batches + (turn & 1), *present = batches + (~turn & 1);
+        passage = fill(&scan, passage, needed_bm25(&scan, best->threshold), next);
+        if (scan.has_heads) {
+            read_heads(&scan, next, best->threshold);
+            read_more(&scan, present, best->threshold);
         }
-        if (scan.bm25)
-            passage = next_reaching(scan.bm25, passage, segment->passages, needed);
-        else if (needed > 0)
-            passage = segment->passages;
-        bool is_end = passage >= segment->passages;
-        if (!is_end && is_allowed(&scan, passage)) {
-            if (segment->ends)
-                while (segment->ends[document] <= passage)
-                    document++;
-            owners[size] = segment->ends ? document : passage;
-            batch[size++] = passage;
-        }
-        if (size == BATCH || (is_end && size)) {
-            count = look_at(&scan, batch, owners, size, &reading, best, candidates, uppers, count);
-            if (count < 0)
-                return count;
-            size = 0;
-        }
-        if (is_end)
-            break;
+        count = look_at(&scan, present, &reading, best, candidates, uppers, count);
+        if (count < 0)
+            return count;
     }
     take(best, reading.lower);
     int64_t remaining = 0;

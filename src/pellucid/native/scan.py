@@ -19,7 +19,9 @@ MAX_CODE_DIMENSIONS = 1 << 16
 """Dimensions of a part whose 8 bits are read: products of whole numbers fit into 32 bits."""
 
 HEAD = 64
-"""First numbers of a row that are read before the others, where they are stored side by side."""
+"""First numbers of a row that are read before the others, where they are stored side by side; then as many more."""
+
+_STAGES = 2  # of such readings, as in scan.c
 
 _PADDED, _WHOLE_BYTES = 64, 128  # numbers that a vector is padded to, and bytes of a `struct whole`
 _OUTSIDE, _NAN = -1, -2  # what is wrong, as in scan.c
@@ -80,7 +82,9 @@ class DensePart:
         self._keepalive: tuple[Any, ...] = (rows,)
         numbers: tuple[int | None, ...] = (*(None,) * 4, checked("rows", rows, np.float32, rows.shape), None)
         if coarse is not None and self.dimension <= MAX_CODE_DIMENSIONS:
-            tails = np.empty(0 if coarse.heads is None else passages, np.float32)
+            if self.dimension < _STAGES * HEAD:
+                coarse = coarse._replace(heads=None)
+            tails = np.empty((_STAGES, 0 if coarse.heads is None else passages), np.float32)
             self._keepalive = coarse, tails
             numbers = (
                 checked("codes", coarse.codes, np.int8, rows.shape),
