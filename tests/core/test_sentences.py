@@ -13,7 +13,7 @@ import pellucid
 from pellucid.core.query import EMPTY_TERMS, Terms
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, WORD_PAIR, Row
-from pellucid.index.reasons import Reasons
+from pellucid.index.reasons import PassageTerms, Reasons
 from pellucid.text.sentences import MIN_PASSAGE_CHARS, passage_sentences, sentence_spans
 from pellucid.text.words import split_words
 
@@ -120,7 +120,7 @@ def test_highlights_are_in_the_best_sentences_of_a_passage() -> None:
         [0.5 if "oan" in word.text and word.start > 20 else 1.0 * ("oans" in word.text) for word in words]
     )
     terms = {"model": Terms(np.zeros(0), EMPTY_TERMS.row, values, spans)}
-    marked = Reasons("loans", text, 0.0, terms, named=False).highlights()
+    marked = Reasons("loans", PassageTerms.from_terms(text, terms), 0, 0.0, named=False).highlights()
     ends = [end for _, end in sentence_spans(text)]
     inside = {int(np.searchsorted(ends, start, "right")) for start, _, _ in marked}
     assert 0 in inside and len(inside) == 3

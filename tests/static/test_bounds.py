@@ -100,9 +100,9 @@ def test_the_reader_of_an_index_finds_the_words(words: list[str], texts: list[st
             spelled.append(word)
         return numbers[word]
 
-    reader = WordNumbers(spelled, number_of)
+    reader = WordNumbers(spelled, number_of, np.zeros(256, np.uint8))
     for _ in range(2):
-        found, spans, ends = reader.read(texts)
+        found, spans, ends, _ = reader.read(texts)
         first = 0
         for text, end in zip(texts, ends.tolist(), strict=True):
             read = [

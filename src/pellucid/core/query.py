@@ -42,6 +42,26 @@ class Terms(NamedTuple):
     measurement: Measurement | None = None  # how the values were measured, where that is by leaving words out
 
 
+class Marks(NamedTuple):
+    """What spans of some texts add to their scores."""
+
+    values: Floats  # [marks]
+    spans: Integers  # [marks, 2], start and end of each in its text
+    ends: Integers  # [texts], where each text's marks end
+
+
+class TermsByText:
+    """Gives the terms of each of some texts by its index, and, where no terms are needed, the marks of all."""
+
+    def __init__(self, terms: Callable[[int], Terms], marks: Callable[[], Marks]) -> None:
+        """Take what makes the terms of a text, and the marks."""
+        self._terms, self.marks = terms, marks
+
+    def __call__(self, text: int) -> Terms:
+        """Return the terms of a text."""
+        return self._terms(text)
+
+
 def scaled_terms(terms: Terms, factor: float) -> Terms:
     """Return terms times a factor: those of a part of a score that counts as much."""
     measured, score = terms.measurement, terms.score

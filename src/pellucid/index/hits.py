@@ -37,7 +37,7 @@ from pellucid.explain.views.parts import (
 )
 from pellucid.explain.views.report import VERSION, Report
 from pellucid.index.documents import Document
-from pellucid.index.reasons import Reasons
+from pellucid.index.reasons import PassageTerms, Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
 from pellucid.text.unicode import well_formed
@@ -484,16 +484,16 @@ class _Reranked(NamedTuple):
         name, before = f"the score of {self.stage.name}, not taken apart", self.before.reasons
         row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
         terms = Terms(np.array([self.stage.share * self.score]), lambda _: row)
-        return Reasons(before.query, before.text, self.total, self._terms(before, terms), named=True)
+        return self._reasons(before, terms)
 
     def measured(self) -> Reasons:
         before = self.before.reasons
-        query, text = before.query, before.text
+        text = before.text
         passage = Passage(text, list(text_units(text)), self.score, self._score_shortened)
         terms = passage_terms(passage, weight=self.stage.share)
         if self.stage.share < 1:
             before = self.before._measured_reasons
-        return Reasons(query, text, self.total, self._terms(before, terms), named=True)
+        return self._reasons(before, terms)
 
     def vectors(self) -> dict[str, Any]:
         return self.before.vectors
@@ -506,10 +506,11 @@ class _Reranked(NamedTuple):
         names = [f"a passage without some words, {text!r:.80}" for text in texts]
         return self.stage.score(self.before.reasons.query, texts, names)
 
-    def _terms(self, before: Reasons, terms: Terms) -> dict[str, Terms]:
+    def _reasons(self, before: Reasons, terms: Terms) -> Reasons:
         share = 1 - self.stage.share
         scaled = {part: scaled_terms(part_terms, share) for part, part_terms in before.terms.items()} if share else {}
-        return scaled | {RERANK: terms}
+        passage = PassageTerms.from_terms(before.text, scaled | {RERANK: terms})
+        return Reasons(before.query, passage, 0, self.total, named=True)
 
 
 class _Measured(NamedTuple):

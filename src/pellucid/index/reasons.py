@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Terms
+from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Marks, Terms, TermsByText
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import DIMENSION, WORD, JoinedRows, PairTable, Row, combined_measurement
 from pellucid.index.bm25 import impacts
@@ -22,14 +22,16 @@ from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
 from pellucid.process import cached_property
 from pellucid.static.spelling import SpelledRows
-from pellucid.static.words import WordList, as_spans, slice_for
+from pellucid.static.words import WordList, as_spans, sizes_from
 from pellucid.text.sentences import passage_sentences
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Span
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
-Marked = tuple[Integers, Floats]
+Triple = tuple[int, int, float]
+"""Start and end of a span, and what it contributes to a score."""
+
 _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 _HIGHLIGHTED_SENTENCES = 3
 """Sentences of a passage with highlights: those whose words add most on average, since sums favour long sentences."""
@@ -77,27 +79,24 @@ class Bm25Query:
         self._query, self._query_spans, self._average = query, query_spans, average
         self._terms, self._weights = list(weights), np.array(list(weights.values()))
 
-    def against(self, passages: Passages) -> Callable[[int], Terms]:
+    def against(self, passages: Passages) -> TermsByText:
         """Return what gives the terms of each passage: a value for each that the query has, too."""
         term_list = passages.terms({term: number for number, term in enumerate(self._terms)})
-        lengths = passages.lengths[:, None]
         counts = term_list.counts(len(self._terms))
-        all_values = self._weights * impacts(counts, lengths, self._average)
+        all_values = self._weights * impacts(counts, passages.lengths[:, None], self._average)
         marks = (all_values / counts.clip(min=1))[term_list.texts(), term_list.values]
-        texts, present = np.nonzero(counts)
-        values, ends = all_values[texts, present], texts.searchsorted(np.arange(len(lengths)), "right")
 
         def terms(passage: int) -> Terms:
-            span, value_span = term_list.slice_for(passage), slice_for(ends, passage)
-            shown, which, spans = present[value_span], term_list.values[span], term_list.spans[span]
+            span, present = term_list.slice_for(passage), counts[passage].nonzero()[0]
+            which, spans = term_list.values[span], term_list.spans[span]
 
             def row(number: int) -> Row:
-                term = int(shown[number])
+                term = int(present[number])
                 return self._row(self._terms[term], passages.texts[passage], as_spans(spans[which == term]))
 
-            return Terms(values[value_span], row, marks[span], spans)
+            return Terms(all_values[passage, present], row, marks[span], spans)
 
-        return terms
+        return TermsByText(terms, lambda: Marks(marks, term_list.spans, term_list.ends))
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
         query_spans = tuple(self._query_spans[term])
@@ -132,7 +131,11 @@ class Directions(NamedTuple):
 
         def with_directions(passages: Passages) -> Callable[[int], Terms]:
             terms, stored = terms_of(passages), passages.stored(name)
-            return lambda number: self.after(terms(number), stored[number])
+
+            def after(number: int) -> Terms:
+                return self.after(terms(number), stored[number])
+
+            return TermsByText(after, terms.marks) if isinstance(terms, TermsByText) else after
 
         return with_directions
 
@@ -143,6 +146,61 @@ def steering_row(text: str, weight: float) -> Row:
     return Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION)
 
 
+class PassageTerms:
+    """What the scores of some passages are made of: the terms of each part, and the spans that add to each score.
+
+    Spans are found for all passages at once, terms for one at a time, when they are read.
+    """
+
+    def __init__(self, texts: Sequence[str], parts: Mapping[str, Callable[[int], Terms]]) -> None:
+        """Take the passages as they are indexed, and what gives the terms of each by each part."""
+        self.texts, self._parts = texts, parts
+        self._terms: dict[int, dict[str, Terms]] = {}
+
+    @classmethod
+    def from_terms(cls, text: str, terms: Mapping[str, Terms]) -> PassageTerms:
+        """Take one passage and its terms by each part."""
+        return cls([text], {name: [of_part].__getitem__ for name, of_part in terms.items()})
+
+    def terms(self, passage: int) -> dict[str, Terms]:
+        """Return the terms of a passage by part."""
+        terms = self._terms.get(passage)
+        if terms is None:  # two threads may both read it
+            terms = self._terms[passage] = {name: read(passage) for name, read in self._parts.items()}
+        return terms
+
+    def words(self, passage: int) -> list[Triple]:
+        """Return the spans that contribute to the score of a passage: start, end, contribution, in text order."""
+        triples, ends = self._triples
+        return triples[ends[passage] : ends[passage + 1]]
+
+    def highlights(self, passage: int) -> list[Triple]:
+        """Return the strongest of `words`."""
+        triples, ends = self._strong_triples
+        return triples[ends[passage] : ends[passage + 1]]
+
+    @cached_property
+    def _marks(self) -> Marks:
+        """The spans and what each adds to its score, in text order."""
+        parts = [
+            read.marks()
+            if isinstance(read, TermsByText)
+            else _marks_of([self.terms(passage)[name] for passage in range(len(self.texts))])
+            for name, read in self._parts.items()
+        ]
+        return joined_marks(parts, len(self.texts))
+
+    @cached_property
+    def _triples(self) -> tuple[list[Triple], list[int]]:
+        return _triples(*self._marks)
+
+    @cached_property
+    def _strong_triples(self) -> tuple[list[Triple], list[int]]:
+        values, spans, ends = self._marks
+        strong = _strong_positions(values, spans, ends, self.texts)
+        return _triples(values[strong], spans[strong], strong.searchsorted(ends))
+
+
 class Reasons:
     """Why a passage has its score.
 
@@ -150,17 +208,17 @@ class Reasons:
         query: what was asked.
         text: the passage as it is indexed, with its title; what spans are counted in.
         score: what the rows add up to.
-        terms: of each part of the score, which add up to what it adds.
     """
 
-    def __init__(
-        self, query: str, text: str, score: float, terms: Mapping[str, Terms], *, named: bool,
-        marked: Callable[[], Marked] | None = None,
-    ) -> None:  # fmt: skip
-        """Take the terms of each part; `named` puts the part's name before those of its rows."""
-        # `marked` returns what `marked_spans` does, where it was found for several passages at once.
-        self.query, self.text, self.score = query, text, score
-        self.terms, self._named, self._marked_spans = dict(terms), named, marked
+    def __init__(self, query: str, passages: PassageTerms, passage: int, score: float, *, named: bool) -> None:
+        """Take one of some passages by its index; `named` puts the part's name before those of its rows."""
+        self.query, self.text, self.score = query, passages.texts[passage], score
+        self._passages, self._passage, self._named = passages, passage, named
+
+    @property
+    def terms(self) -> dict[str, Terms]:
+        """The terms of each part of the score, which add up to what it adds."""
+        return self._passages.terms(self._passage)
 
     @cached_property
     def _values(self) -> Floats:
@@ -176,37 +234,16 @@ class Reasons:
         largest = sorted(zip((-sizes[best]).tolist(), best.tolist()), key=itemgetter(0))
         return [self._row(number, float(values[number])) for _, number in largest]
 
-    def words(self) -> list[tuple[int, int, float]]:
+    def words(self) -> list[Triple]:
         """Return the spans of `text` that contribute to the score: start, end, contribution, in text order."""
-        return _triples(*self._marked)
+        return self._passages.words(self._passage)
 
-    def highlights(self) -> list[tuple[int, int, float]]:
+    def highlights(self) -> list[Triple]:
         """Return the strongest of `words`: those with at least 15 % of the largest contribution.
 
         Of a passage these are in its best sentences, or are the strongest word.
         """
-        spans, values = self._marked
-        strong = (values > 0) & (values >= _FAINT * values.max(initial=0.0))
-        strong &= self._is_in_best_sentences(spans, values) | (values == values.max(initial=0.0))
-        return _triples(spans[strong], values[strong])
-
-    def _is_in_best_sentences(self, spans: Integers, values: Floats) -> npt.NDArray[np.bool_]:
-        """Return which spans are in the sentences of a passage that have highlights; all of other texts."""
-        sentences = passage_sentences(self.text)
-        if len(sentences) <= _HIGHLIGHTED_SENTENCES:
-            return np.ones(len(spans), np.bool_)
-        ends = np.array([end for _, end in sentences])
-        of_spans = np.minimum(ends.searchsorted(spans[:, 0], "right"), len(ends) - 1)
-        counts = np.bincount(of_spans, minlength=len(ends))
-        means = np.bincount(of_spans, values, len(ends)) / counts.clip(min=1)
-        is_best = np.zeros(len(ends), np.bool_)
-        is_best[np.argsort(-means, kind="stable")[:_HIGHLIGHTED_SENTENCES]] = True
-        return is_best[of_spans]
-
-    @cached_property
-    def _marked(self) -> Marked:
-        """The spans and what each adds to the score, in text order."""
-        return self._marked_spans() if self._marked_spans is not None else marked_spans([self.terms])[0]
+        return self._passages.highlights(self._passage)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -239,23 +276,65 @@ class Reasons:
         return self._rows(number)._replace(contribution=value, share=value / self.score if self.score else 0.0)
 
 
-def marked_spans(terms_of_hits: Sequence[Mapping[str, Terms]]) -> list[Marked]:
-    """Return for each hit the spans [n, 2] of its passage and what each adds to its score [n], in text order."""
-    by_part = zip(*(terms_by_part.values() for terms_by_part in terms_of_hits))
-    several = [item for terms in by_part for item in enumerate(terms) if len(item[1].marks)]
-    if not several:
-        return [(EMPTY_SPANS, EMPTY_MARKS)] * len(terms_of_hits)
-    spans, marks = (np.concatenate(arrays) for arrays in zip(*((terms.spans, terms.marks) for _, terms in several)))
-    hits = np.repeat([hit for hit, _ in several], [len(terms.marks) for _, terms in several])
+def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:
+    """Return the marks of all parts of a score as one: the spans of each text in order, each with its sum."""
+    parts = [part for part in parts if len(part.values)]
+    if not parts:
+        return Marks(EMPTY_MARKS, EMPTY_SPANS, np.zeros(n_texts, np.int64))
+    values, spans = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts)))
+    texts = np.concatenate([np.arange(n_texts).repeat(sizes_from(part.ends)) for part in parts])
     reach = int(spans.max()) + 1
-    keys = (hits * reach + spans[:, 0]) * reach + spans[:, 1]
-    order = np.argsort(keys, kind="stable")  # each part's are in order already
+    keys = (texts * reach + spans[:, 0]) * reach + spans[:, 1]
+    order = keys.argsort(kind="stable")  # each part's are in order already
     keys = keys[order]
-    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    sums, span_indices = np.add.reduceat(marks[order], first), order[first]
-    spans, ends = spans[span_indices], hits[span_indices].searchsorted(np.arange(len(terms_of_hits)), "right")
-    return [(spans[slice_for(ends, hit)], sums[slice_for(ends, hit)]) for hit in range(len(terms_of_hits))]
+    first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+    sums, indices = np.add.reduceat(values[order], first), order[first]
+    return Marks(sums, spans[indices], texts[indices].searchsorted(np.arange(n_texts), "right"))
 
 
-def _triples(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:
-    return list(zip(spans[:, 0].tolist(), spans[:, 1].tolist(), values.tolist()))
+def _marks_of(terms: Sequence[Terms]) -> Marks:
+    """Return the marks of the terms of some texts."""
+    values, spans = [each.marks for each in terms], [each.spans for each in terms]
+    return Marks(np.concatenate(values), np.concatenate(spans), np.cumsum([len(marks) for marks in values]))
+
+
+def _strong_positions(values: Floats, spans: Integers, ends: Integers, texts: Sequence[str]) -> Integers:
+    """Return which marks are highlighted: strong ones in the best sentences, and the strongest of each text."""
+    sizes = sizes_from(ends)
+    has_marks, maxima = sizes > 0, np.zeros(len(texts))
+    maxima[has_marks] = np.maximum.reduceat(values, (ends - sizes)[has_marks]) if len(values) else 0.0
+    limits = maxima.repeat(sizes)
+    strong = (values > 0) & (values >= _FAINT * limits)
+    sentences = [passage_sentences(text) if marked else [] for text, marked in zip(texts, has_marks.tolist())]
+    if max(map(len, sentences), default=0) > _HIGHLIGHTED_SENTENCES:
+        strong &= _are_in_best_sentences(values, spans, sizes, sentences) | (values == limits)
+    return np.flatnonzero(strong)
+
+
+def _are_in_best_sentences(
+    values: Floats, spans: Integers, sizes: Integers, sentences: Sequence[Sequence[Span]]
+) -> npt.NDArray[np.bool_]:
+    """Return which marks are in the sentences of their passage that have highlights; all of a text of few."""
+    reach = 1 + max(int(spans.max()), *(of_text[-1][1] for of_text in sentences if of_text))
+    ends: list[int] = []  # of all sentences, those of a text after those of the text before
+    texts: list[int] = []
+    for text, of_text in enumerate(sentences):
+        inner = of_text[:-1] if len(of_text) > _HIGHLIGHTED_SENTENCES else ()
+        ends += [text * reach + end for _, end in inner]
+        ends.append((text + 1) * reach)  # what is behind the last sentence belongs to it
+        texts += [text] * (len(inner) + 1)
+    starts = np.arange(len(sentences)).repeat(sizes) * reach + spans[:, 0]
+    sentence_indices = np.array(ends).searchsorted(starts, "right")
+    counts = np.bincount(sentence_indices, minlength=len(ends))
+    means = np.bincount(sentence_indices, values, len(ends)) / counts.clip(min=1)
+    text_indices = np.array(texts)
+    order = np.lexsort((-means, text_indices))  # equal ones in text order
+    ranks = np.arange(len(ends)) - text_indices.searchsorted(text_indices)
+    is_best = np.zeros(len(ends), np.bool_)
+    is_best[order[ranks < _HIGHLIGHTED_SENTENCES]] = True
+    return is_best[sentence_indices]
+
+
+def _triples(values: Floats, spans: Integers, ends: Integers) -> tuple[list[Triple], list[int]]:
+    """Return marks as a list of start, end and value, and where those of each text start and the last end."""
+    return list(zip(spans[:, 0].tolist(), spans[:, 1].tolist(), values.tolist())), [0, *ends.tolist()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
@@ -27,7 +25,7 @@ from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.models import model_source
 from pellucid.index.plan import QueryPlan
-from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
+from pellucid.index.reasons import Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25
 from pellucid.native.library import native
 from pellucid.native.scan import BestScores, Bm25Terms
@@ -420,8 +418,7 @@ class HitReader:
         """Take the plan of the search, and its passages."""
         self.plan, self.refs = plan, refs
         self._documents: dict[int, Document] = {}  # by hit
-        # By block of hits: their passages, the terms of each by part, and what returns the spans that they mark.
-        self._blocks: dict[int, tuple[Passages, list[dict[str, Terms]], Callable[[], list[Marked]]]] = {}
+        self._blocks: dict[int, PassageTerms] = {}  # by block of hits
         self._measured_queries: dict[str, EncoderQuery] = {}
 
     def document(self, index: int) -> Document:
@@ -437,14 +434,9 @@ class HitReader:
         if block not in self._blocks:  # two threads may both read it
             hits = range(len(self.refs))[block * HITS_READ_TOGETHER : (block + 1) * HITS_READ_TOGETHER]
             passages = self._passages(hits)
-            readers = {name: part.read_terms(passages) for name, part in self.plan.parts.items()}
-            terms = [{name: read(position) for name, read in readers.items()} for position in range(len(hits))]
-            self._blocks[block] = passages, terms, cache(partial(marked_spans, terms))
-        passages, terms, marked = self._blocks[block]
-        return Reasons(
-            self.plan.query, passages.texts[position], score, terms[position], named=len(self.plan.weights) > 1,
-            marked=lambda: marked()[position],
-        )  # fmt: skip
+            parts = {name: part.read_terms(passages) for name, part in self.plan.parts.items()}
+            self._blocks[block] = PassageTerms(passages.texts, parts)
+        return Reasons(self.plan.query, self._blocks[block], position, score, named=len(self.plan.weights) > 1)
 
     def measured(self, index: int, score: float) -> Reasons:
         """Return why a hit has its score, the part of each encoder measured by leaving words out."""
@@ -458,7 +450,8 @@ class HitReader:
                     terms[name] = part.directions.after(terms[name], stored[0])
             else:
                 terms[name] = part.read_terms(passages)(0)
-        return Reasons(self.plan.query, passages.texts[0], score, terms, named=len(self.plan.weights) > 1)
+        passage = PassageTerms.from_terms(passages.texts[0], terms)
+        return Reasons(self.plan.query, passage, 0, score, named=len(self.plan.weights) > 1)
 
     def scores(self, texts: list[str]) -> npt.NDArray[np.float64]:
         """Return the scores that passages of these texts would have in the index as it is, float64 [texts]."""

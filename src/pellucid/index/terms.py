@@ -45,6 +45,7 @@ MAX_ACRONYM_LETTERS = 6
 MAX_ACRONYMS_IN_A_ROW = 3
 """Words; more in capitals are a heading, or someone shouting."""
 
+SOFT_HYPHEN = "\u00ad"
 HAS_LOWER_CASE, IN_CAPITALS, BEFORE_LETTER = 1, 2, 4
 """What a token tells of its neighbours: the line is not all in capitals, or may be; a letter after it is a name."""
 
@@ -57,6 +58,17 @@ _OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write 
 _TOKEN = re.compile(r"\S+")
 _SYMBOL = re.compile(r"[^\w\s!\"%&'()*,./:;?@\[\\\]_{}\u2000-\u206f\u3000-\u303f-]")  # a sign that is no punctuation
 _PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
+BYTE_CLASSES = np.array(
+    [
+        1 * (code == 0 or (code < 128 and chr(code).isspace()))  # a blank; a NUL ends a text
+        + 2 * (chr(code) in _PUNCTUATION)
+        + 4 * (chr(code) in _PUNCTUATION + ".")
+        for code in range(256)
+    ],
+    np.uint8,
+)
+"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, a mark before or after a word, which `_core` drops."""
+
 _DIVIDED_NAME = re.compile(  # a letter at the end of a word and a digit at the start of the next, or the reverse
     rf"(?<!\S)[{re.escape(_PUNCTUATION)}]*([^\W_]*(?:[^\W\d_](?=[^\S\n]+\d)|\d(?=[^\S\n]+[^\W\d_])))"
     rf"(?=[^\S\n]+([^\W_]+)[{re.escape(_PUNCTUATION)}.]*(?!\S))"
@@ -193,7 +205,7 @@ class Analyser:
         """
         terms: list[str] = []
         spans: list[Span] = []
-        is_whole = word_spans is None or "\u00ad" in text  # which may join what blanks divide
+        is_whole = word_spans is None or SOFT_HYPHEN in text  # which may join what blanks divide
         if word_spans is None or is_whole:
             word_spans = [(0, len(text))] if text else []
         for piece, start in _around(text, word_spans):
@@ -215,6 +227,16 @@ class Analyser:
                         terms.append(acronym)
                         spans.append((start + begin, start + end))
         return terms, spans
+
+    def term_alone(self, word: str) -> str | None:
+        """Return the term of a word that is a token, "" for a stop word; None where it is not the only one for certain."""
+        form = normalize(word).text
+        parts = self._parts(form)
+        if not parts:
+            return ""
+        part = parts[0]
+        is_whole = len(parts) == 1 and (part.start, part.end) == (0, len(form))
+        return part.term if is_whole and not part.in_capitals else None
 
     def key(self, word: str) -> str:
         """Return what a word of a text is found by, "" for one that may hold several terms."""

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.index.terms import Analyser
+from pellucid.index.terms import BYTE_CLASSES, SOFT_HYPHEN, Analyser
 from pellucid.native.library import native
 from pellucid.process import call_after_fork, fork_lock
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import RECOGNIZABLE_PREFIX, Word, is_phrase, split_words
+from pellucid.text.words import RECOGNIZABLE_PREFIX, Span, Word, is_phrase, split_words
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
 
-_SEVERAL_TERMS = -1  # in the place of the number of a key: the word may hold several terms
+_SEVERAL_TERMS, _NO_TERM, _ABSENT = -1, -2, -3  # in the place of the number of a key or term
 IN_VOCABULARY, CONTENT = 1, 2
 """What a static model knows, and what is no function word; a sum says both."""
 
 MAX_CACHED_WORDS = 1 << 20  # that are remembered
+_MAX_CACHED_TERMS = 1 << 14
 MIN_KERNEL_CHARS = 300  # characters; such a text is read sooner without the C kernels
 
 
@@ -57,6 +58,8 @@ class WordCache:
         self._numbers: dict[str, int] = {}
         self._key_numbers: dict[str, int] = {}
         self._keys = _Column(self._spelled, self._key_number)
+        self._terms = _Column(self._spelled, self._term_number)  # those of tokens
+        self._keys_by_term: dict[str, frozenset[str]] = {}  # of terms that were searched
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._statuses: dict[str, dict[int, int]] = {name: {} for name in models}
         self._phrase_models = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
@@ -81,8 +84,8 @@ class WordCache:
             if self._reader is None:
                 from pellucid.static.bulk import WordNumbers  # tokenizers takes a while to import
 
-                self._reader = WordNumbers(self._spelled, self._number)
-            return WordList(*self._reader.read(texts))
+                self._reader = WordNumbers(self._spelled, self._number, BYTE_CLASSES)
+            return self._reader.read(texts)
 
     def _numbered(self, texts: list[list[Word]]) -> WordList:
         words = list(chain(*texts))
@@ -131,16 +134,67 @@ class WordCache:
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms of `texts` that have a number, by it; `words` are what `read` returns."""
-        keys, key_numbers = self._keys[words.values], self._key_numbers
-        keys_of_terms = [key_numbers[key] for term in numbers for key in self.analyser.keys(term) if key in key_numbers]
-        words = words.select(np.isin(keys, [*keys_of_terms, _SEVERAL_TERMS]))
-        word_spans = words.spans.tolist()
-        term_spans = [
-            self.analyser.term_positions(text, numbers, word_spans[words.slice_for(n)]) for n, text in enumerate(texts)
-        ]
-        values = np.array([numbers[term] for terms, _ in term_spans for term in terms], np.int64)
-        spans = np.array([span for _, spans in term_spans for span in spans], np.int64).reshape(-1, 2)
-        return WordList(values, spans, np.cumsum([len(terms) for terms, _ in term_spans], dtype=np.int64))
+        # A word that is a token, most are, has one term, looked up here. Of the tokens of others Python is asked.
+        terms, key_numbers = self._terms[words.values], self._key_numbers
+        known_terms = [(key_numbers[term], number) for term, number in numbers.items() if term in key_numbers]
+        requested, values = np.array(sorted([(_ABSENT, 0), *known_terms]), np.int64).T
+        joined_texts = {index for index, text in enumerate(texts) if not text.isascii() and SOFT_HYPHEN in text}
+        is_sure = np.zeros(len(terms), np.bool_) if words.is_token is None else words.is_token & (terms != _SEVERAL_TERMS)
+        for index in joined_texts:
+            is_sure[words.slice_for(index)] = False
+        slots = requested.searchsorted(terms, "right") - 1
+        positions = np.flatnonzero(is_sure & (requested[slots] == terms))
+        sure = WordList(values[slots[positions]], words.spans[positions], positions.searchsorted(words.ends))
+        others = self._other_terms(texts, words.select(~is_sure), numbers, joined_texts)
+        if not len(others.values):
+            return sure
+        # Both are in the order of tokens, in which the terms of a token may have any order.
+        reach = int(words.spans.max()) + 1
+        starts, other_starts = (part.texts() * reach + part.spans[:, 0] for part in (sure, others))
+        token_starts = np.minimum.accumulate(other_starts[::-1])[::-1]
+        order = np.concatenate([starts, token_starts]).argsort(kind="stable")
+        all_texts = np.concatenate([sure.texts(), others.texts()])[order]
+        return WordList(
+            np.concatenate([sure.values, others.values])[order],
+            np.concatenate([sure.spans, others.spans])[order],
+            all_texts.searchsorted(np.arange(len(texts)), "right"),
+        )
+
+    def _other_terms(
+        self, texts: list[str], words: WordList, numbers: Mapping[str, int], joined_texts: set[int]
+    ) -> WordList:
+        """Return the terms, by number, of the tokens around some words, and all of the `joined_texts`."""
+        word_keys, keys = self._keys[words.values].tolist(), {_SEVERAL_TERMS}  # the first numbers new keys
+        for term in numbers:
+            keys.update(self._key_numbers[key] for key in self._keys_for(term) if key in self._key_numbers)
+        words = words.select(np.array([key in keys for key in word_keys], np.bool_))
+        word_spans, ends = words.spans.tolist(), [0, *words.ends.tolist()]
+        values: list[int] = []
+        spans: list[Span] = []
+        term_ends: list[int] = []
+        for index, (text, start, end) in enumerate(zip(texts, ends, ends[1:])):
+            if start < end or index in joined_texts:
+                terms, of_text = self.analyser.term_positions(text, numbers, word_spans[start:end])
+                values += [numbers[term] for term in terms]
+                spans += of_text
+            term_ends.append(len(values))
+        spans_array = np.array(spans, np.int64).reshape(-1, 2)
+        return WordList(np.array(values, np.int64), spans_array, np.array(term_ends, np.int64))
+
+    def _keys_for(self, term: str) -> frozenset[str]:
+        keys = self._keys_by_term.get(term)
+        if keys is None:
+            if len(self._keys_by_term) >= _MAX_CACHED_TERMS:
+                self._keys_by_term.clear()
+            keys = self._keys_by_term[term] = frozenset(self.analyser.keys(term))
+        return keys
+
+    def _term_number(self, word: str) -> int:
+        term = self.analyser.term_alone(word)
+        if not term:
+            return _SEVERAL_TERMS if term is None else _NO_TERM
+        with self._lock:
+            return self._key_numbers.setdefault(term, len(self._key_numbers))
 
     def _key_number(self, word: str) -> int:
         key = self.analyser.key(word)

@@ -111,7 +111,7 @@ class _IndexStruct(ctypes.Structure):
 
 class _LexiconStruct(ctypes.Structure):
     _fields_ = [*pointers("words learnt first inside"),
-                *integers("longest longest_word lower cased complete letters"),
+                *integers("longest longest_word lower cased exact complete letters"),
                 ("share", ctypes.c_double), *pointers("starts")]  # fmt: skip
 
 
@@ -222,11 +222,13 @@ class WordReader:
     """
 
     def __init__(
-        self, words: WordIndex, learnt: WordIndex, pieces: Pieces, size: int, *, cased: bool, complete: bool
+        self, words: WordIndex, learnt: WordIndex, pieces: Pieces, size: int, *, cased: bool, complete: bool,
+        exact: bool = False,
     ) -> None:
         """Take the words with a row, an index that may grow, and the bytes of a block.
 
-        With `cased` words are first looked up as they are; with `complete` no word is read as its beginning.
+        With `cased` words are first looked up as they are, with `exact`, too, only so; with `complete` no word is read
+        as its beginning.
         """
         self._library, self._size = library(), size
         chunks = size // 64 + 1
@@ -240,7 +242,7 @@ class WordReader:
         self._keepalive = words, learnt, pieces
         self._lexicon = byref(_LexiconStruct(
             *(index.address for index in (words, learnt, pieces.first, pieces.inside)),
-            pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, complete, *pieces.prefixes,
+            pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, exact, complete, *pieces.prefixes,
             checked("starts", words.starts, np.int64, words.starts.shape),
         ))  # fmt: skip
         self._arrays: tuple[Any, ...] = ()
@@ -322,6 +324,18 @@ class WordReader:
         if count < 0:
             raise InputError(f"a word has row {self.rows[: self._words].max()}, and the vocabulary has {limit:,} words")
         return self.missing[:count]
+
+    def list_tokens(self, classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """Return which words stand between blanks, with at most one mark before and one after them.
+
+        `classes` [256] says what a byte is beside a word: 1 for a blank, + 2 for such a mark before, + 4 after a word.
+        """
+        is_token = np.empty(self._words, np.bool_)
+        classes_address = checked("classes", classes, np.uint8, (256,))
+        self._library.words_list_tokens(
+            self._block_address, classes_address, self._scratch, self._words, address(is_token)
+        )
+        return is_token
 
 
 def join_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

@@ -32,6 +32,7 @@ words_learn         - p p p p p i
 words_look_up       i p p p i
 words_look_again    i p p p i i
 words_list_others   i p p p i i
+words_list_tokens   - p p p i p
 words_group         i p p i p p p p p
 words_distinct      i p i p i p p p
 pooling_pool        i p p p i p i p p p p

@@ -292,6 +292,7 @@ struct words_lexicon {
     int64_t longest_word;              /* bytes; a longer word is not cut into pieces */
     int64_t lower;                     /* pieces are of words in lower case */
     int64_t cased;          /* the vocabulary has words that are not lower-case: try a word as it is first */
+    int64_t exact;          /* a word is never looked up in lower case: "US" is not "us" */
     int64_t complete;       /* there is no prefix to try: an ASCII word that is not found is unknown */
     int64_t letters;        /* a prefix that stands for a word has so many characters, */
     double share;           /* and so much of the word's */
@@ -508,7 +509,7 @@ EXPORT int64_t words_look_up(const struct words_lexicon *lexicon, const uint8_t 
         for (int64_t word = batch; word < last; word++) {
             int64_t start = scratch->edges[2 * word], length = scratch->edges[2 * word + 1] - start;
             probes[word - batch] = probe_for(index, text + start, length);
-            if (lexicon->cased)
+            if (lexicon->cased && !lexicon->exact)
                 lowered[word - batch] = probe_for(index, scratch->lowered + start, length);
         }
         for (int64_t word = batch; word < last; word++) {
@@ -516,7 +517,7 @@ EXPORT int64_t words_look_up(const struct words_lexicon *lexicon, const uint8_t 
             struct probe probe = probes[word - batch];
             int64_t row = find_from(index, probe.home, probe.key, text + start, length)->row;
             /* lowering ASCII letters alone could meet a half-lowered word of the vocabulary */
-            if (row < 0 && lexicon->cased && is_ascii(block + start, length)) {
+            if (row < 0 && lexicon->cased && !lexicon->exact && is_ascii(block + start, length)) {
                 probe = lowered[word - batch];
                 row = find_from(index, probe.home, probe.key, scratch->lowered + start, length)->row;
             }
@@ -581,6 +582,20 @@ EXPORT int64_t words_list_others(const struct words_lexicon *lexicon, const uint
         scratch->missing[others++] = (int32_t)word;
     }
     return others;
+}
+
+enum { BLANK = 1, OPENING = 2, CLOSING = 4 }; /* what a byte is beside a word; see BYTE_CLASSES of index/terms.py */
+
+/* Set is_token[w] to whether word w stands between blanks, with at most one mark before it and one after it. */
+EXPORT void words_list_tokens(const uint8_t *block, const uint8_t *classes, const struct words_scratch *scratch,
+                              int64_t words, uint8_t *is_token)
+{
+    for (int64_t word = 0; word < words; word++) {
+        const uint8_t *start = block + scratch->edges[2 * word], *end = block + scratch->edges[2 * word + 1];
+        bool begins = start == block || classes[start[-1]] & BLANK ||
+                      (classes[start[-1]] & OPENING && (start - 1 == block || classes[start[-2]] & BLANK));
+        is_token[word] = begins && (classes[end[0]] & BLANK || (classes[end[0]] & CLOSING && classes[end[1]] & BLANK));
+    }
 }
 
 /* Number the distinct ones of `values`, but for negative ones, in the order of their first places; return how many.

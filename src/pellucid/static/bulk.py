@@ -36,7 +36,7 @@ from pellucid.progress import Progress
 from pellucid.static.folder import not_finite
 from pellucid.static.precision import is_known_sound, kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
-from pellucid.static.words import slice_for
+from pellucid.static.words import WordList, slice_for
 from pellucid.text.arrow import Utf8Texts, named_encoding
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
@@ -231,6 +231,7 @@ class _Lookup(NamedTuple):
     pieces: Pieces
     cased: bool  # words are first looked up as they are
     complete: bool  # no word is read as its beginning
+    exact: bool = False  # no word is looked up in lower case
 
 
 class _Reader:
@@ -248,8 +249,8 @@ class _Reader:
         self._reader = self._sized(_BLOCK_BYTES)
 
     def _sized(self, size: int) -> WordReader:
-        words, pieces, cased, complete = self._lookup
-        return WordReader(words, self._learnt, pieces, size, cased=cased, complete=complete)
+        words, pieces, cased, complete, exact = self._lookup
+        return WordReader(words, self._learnt, pieces, size, cased=cased, complete=complete, exact=exact)
 
     def find(
         self, texts: _Texts, *, normal: bool = False
@@ -440,17 +441,22 @@ class _Worker(_Reader):
 class WordNumbers(_Reader):
     """The words of texts as `split_words` gives them, with their places, and a number for each; for one thread."""
 
-    def __init__(self, spelled: Sequence[str], number_of: Callable[[str], int]) -> None:
-        """Take the list of words, which may grow, and what gives a word its place there and adds it if need be."""
-        self._spelled = spelled
+    def __init__(
+        self, spelled: Sequence[str], number_of: Callable[[str], int], byte_classes: npt.NDArray[np.uint8]
+    ) -> None:
+        """Take the list of words, which may grow, and what gives a word its place there and adds it if need be.
+
+        `byte_classes` is what `WordReader.list_tokens` takes.
+        """
+        self._spelled, self._byte_classes = spelled, byte_classes
         super().__init__(self._indexed(), partial(map, number_of))
 
     def _indexed(self) -> _Lookup:
         self._indexed_words = len(self._spelled)
-        return _Lookup(WordIndex(self._spelled), Pieces(), cased=True, complete=False)
+        return _Lookup(WordIndex(self._spelled), Pieces(), cased=True, complete=False, exact=True)
 
-    def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return each word's number [words], its first and last character [words, 2], and where texts end [texts]."""
+    def read(self, texts: list[str]) -> WordList:
+        """Return the words, their numbers as values."""
         if len(self._spelled) > 2 * self._indexed_words + _PAGE:  # found faster there than among what was learnt
             super().__init__(self._indexed(), self._numbers_of)
         forms = list(map(normalize, texts))
@@ -465,7 +471,10 @@ class WordNumbers(_Reader):
             if not form.is_original:
                 text_slice = slice_for(ends, index)
                 spans[text_slice] = form.spans(spans[text_slice])
-        return reader.rows[:words].astype(np.int64), spans, ends
+        is_token = reader.list_tokens(self._byte_classes)
+        if block.tobytes().count(0) > len(texts) + PADDING:  # one within a text, which is no blank
+            is_token[:] = False
+        return WordList(reader.rows[:words].astype(np.int64), spans, ends, is_token)
 
 
 def _spaced_if_few(texts: list[str], vocabulary: Vocabulary) -> tuple[list[str], bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role
-from pellucid.core.query import Query, Terms
+from pellucid.core.query import Floats, Marks, Query, Terms, TermsByText
 from pellucid.errors import InputError
 from pellucid.explain.rows import READ_AS, WORD, PairTable, Row
 from pellucid.native.kernels import distinct_values, group_words, pair_products
@@ -238,6 +239,8 @@ class WordList(NamedTuple):
     values: Integers  # [words] the words' numbers, or what became of them
     spans: Integers  # [words, 2] where each starts and ends in its text, in characters
     ends: Integers  # [texts] where each text's words end
+    is_token: npt.NDArray[np.bool_] | None = None
+    """[words] whether each stands between blanks, but for a mark before and after it; None where that is not known."""
 
     def slice_for(self, text: int) -> slice:
         """Return where the words of a text are."""
@@ -245,7 +248,7 @@ class WordList(NamedTuple):
 
     def sizes(self) -> Integers:
         """Return the number of words of each text, int64 [texts]."""
-        return np.diff(self.ends, prepend=0)
+        return sizes_from(self.ends)
 
     def texts(self) -> Integers:
         """Return the text of each word, int64 [words]."""
@@ -259,7 +262,8 @@ class WordList(NamedTuple):
     def select(self, mask: npt.NDArray[np.bool_]) -> WordList:
         """Return some of the words."""
         positions = np.flatnonzero(mask)
-        return WordList(self.values[positions], self.spans[positions], np.searchsorted(positions, self.ends))
+        is_token = None if self.is_token is None else self.is_token[positions]
+        return WordList(self.values[positions], self.spans[positions], positions.searchsorted(self.ends), is_token)
 
 
 class Groups(NamedTuple):
@@ -326,12 +330,11 @@ class WordPairs:
         vector: npt.NDArray[np.float32] = self._vectors.sum(axis=0)
         return vector
 
-    def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> Callable[[int], Terms]:
+    def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> TermsByText:
         """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
         first, _, distinct_index = distinct(words.values)
         rows = words.values[first]
         indexed_words = words._replace(values=distinct_index)
-        groups = Groups.from_words(indexed_words, len(rows))
         bulk = self._model.compiled(texts)
         if bulk is None or spelled:
             vectors = self._model.vectors_for(rows, spelled)
@@ -342,27 +345,32 @@ class WordPairs:
             narrow = rows.astype(np.int32), words.values.astype(np.int32)
             products, lengths = bulk.table.products(*narrow, words.ends, self._vectors)
         lengths[lengths == 0] = 1.0
-        marks = products.sum(axis=1)[distinct_index] / np.repeat(lengths, indexed_words.sizes())
-        shares = groups.counts / np.repeat(lengths, np.diff(groups.ends, prepend=0))
-        values, last = products[groups.values] * shares[:, None], groups.counts.cumsum()
+        marks = products.sum(axis=1)[distinct_index] / lengths.repeat(words.sizes())
+
+        @cache
+        def table() -> tuple[Groups, Integers, Floats]:  # the words of each text, where they end, and what pairs add
+            groups = Groups.from_words(indexed_words, len(rows))
+            shares = groups.counts / lengths.repeat(sizes_from(groups.ends))
+            return groups, groups.counts.cumsum(), products[groups.values] * shares[:, None]
 
         def terms(text: int) -> Terms:
-            word_slice, group_slice = indexed_words.slice_for(text), slice_for(groups.ends, text)
+            groups, last, values = table()
+            word_slice, group_slice = words.slice_for(text), slice_for(groups.ends, text)
 
             def row(column: int) -> Row:
-                spans = as_spans(indexed_words.spans[groups.order[slice_for(last, group_slice.start + column)]])
+                spans = as_spans(words.spans[groups.order[slice_for(last, group_slice.start + column)]])
                 return self._word_row(texts[text], spans, int(rows[groups.values[group_slice][column]]), spelled)
 
             def spans() -> list[tuple[Span, ...]]:
                 start, ends = last[group_slice.start - 1] if group_slice.start else 0, last[group_slice].tolist()
-                word_spans = as_spans(indexed_words.spans[groups.order[start : ends[-1]]]) if ends else ()
+                word_spans = as_spans(words.spans[groups.order[start : ends[-1]]]) if ends else ()
                 return [word_spans[first - start : end - start] for first, end in pairwise([start, *ends])]
 
-            table = values[group_slice].T
-            pairs = PairTable(self._word, row, table.shape, spans=(lambda: self._spans, spans))
-            return Terms(table.ravel(), pairs, marks[word_slice], indexed_words.spans[word_slice])
+            table_values = values[group_slice].T
+            pairs = PairTable(self._word, row, table_values.shape, spans=(lambda: self._spans, spans))
+            return Terms(table_values.ravel(), pairs, marks[word_slice], words.spans[word_slice])
 
-        return terms
+        return TermsByText(terms, lambda: Marks(marks, words.spans, words.ends))
 
     def _word_row(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
@@ -371,6 +379,13 @@ class WordPairs:
             phrase = form  # where one character is normalised to several words, that one
         name, read_as = display_names(phrase, row, self._model.vocabulary, spelled)
         return Row(name, (name,), 0.0, 0.0, spans, (), (), (read_as, lowercase(phrase)) if spelled else (read_as,))
+
+
+def sizes_from(ends: Integers) -> Integers:
+    """Return how many items each of several things has, which end at `ends`."""
+    sizes = ends.copy()
+    sizes[1:] -= ends[:-1]
+    return sizes
 
 
 def slice_for(ends: Integers, index: int) -> slice:
