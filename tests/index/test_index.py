@@ -33,12 +33,13 @@ from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.embedder import Embedder
+from pellucid.core.query import EMPTY_TERMS, Terms
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
-from pellucid.index.reasons import Passages
+from pellucid.index.reasons import Passages, PassageTerms
 from pellucid.index.segments import Segment
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
@@ -799,6 +800,44 @@ def test_words_that_were_met_are_found_again_in_any_number():
     first = [words.read([text]).values.tolist() for text in texts]
     assert [words.read([text]).values.tolist() for text in texts] == first
     assert len({number for numbers in first for number in numbers}) == len(words._spelled) == 12_000
+
+
+@pytest.mark.native
+def test_a_word_is_not_taken_for_its_lower_case():
+    words = WordCache(Analyser(), {})
+    words._numbered([split_words("us and aids")])
+    with patch("pellucid.index.words.MIN_KERNEL_CHARS", 0):
+        found = words.read(["US, us, AIDS and Us"])
+    assert [words._spelled[number] for number in found.values.tolist()] == ["US", "us", "AIDS", "and", "Us"]
+    assert found.is_token.all()
+
+
+MARKED_TEXTS = st.lists(
+    st.sampled_from(["Loans are big. ", "A cat! ", "No. 5 is it. ", "x\n\n", "東京は大きい。"]), max_size=40
+)
+
+
+@given(st.lists(MARKED_TEXTS.map("".join), min_size=1, max_size=4), st.data())
+def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
+    numbers = st.sampled_from([-0.5, 0.0, 0.1, 0.25, 0.5, 1.0])
+    parts = {"a": [], "b": []}
+    for text in texts:
+        for terms in parts.values():
+            spans = np.array([word[1:] for word in split_words(text) if data.draw(st.booleans())], np.int64)
+            marks = np.array(data.draw(st.lists(numbers, min_size=len(spans), max_size=len(spans))))
+            terms.append(Terms(np.zeros(0), EMPTY_TERMS.row, marks, spans.reshape(-1, 2)))
+    together = PassageTerms(texts, {name: terms.__getitem__ for name, terms in parts.items()})
+    for index, text in enumerate(texts):
+        alone = PassageTerms.from_terms(text, {name: terms[index] for name, terms in parts.items()})
+        assert together.words(index) == alone.words(0)
+        assert together.highlights(index) == alone.highlights(0)
+        sums = dict[tuple[int, int], float]()
+        for terms in parts.values():
+            for span, value in zip(map(tuple, terms[index].spans.tolist()), terms[index].marks.tolist()):
+                sums[span] = sums.get(span, 0.0) + value
+        assert together.words(index) == [(*span, value) for span, value in sorted(sums.items())]
+        strongest = max([value for *_, value in alone.words(0)], default=0.0)
+        assert all(value >= 0.15 * strongest and value > 0 for *_, value in together.highlights(index))
 
 
 def test_a_hit_may_come_from_the_model_alone(read_only):

@@ -7,6 +7,7 @@ import time
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -87,15 +88,23 @@ def test_words_of_scripts_without_spaces_and_korean_nouns_are_found(tmp_path, qu
     assert ranking(tmp_path, query, [other, right])[:1] == ["1"]
 
 
-@given(texts, texts, languages)
-def test_some_terms_are_found_at_the_same_places_as_all(text, query, language):
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
+@given(st.lists(texts, min_size=1, max_size=4), texts, languages, st.booleans())
+def test_some_terms_are_found_at_the_same_places_as_all(compiled, passages, query, language, has_read_before):
     analyser = Analyser(language)
     words = WordCache(analyser, {})
-    terms, spans = analyser.term_positions(text)
-    numbers = {term: n for n, term in enumerate(dict.fromkeys([*analyser.query(query).spans, *terms[::2]]))}
-    found = words.term_positions([text], words.read([text]), numbers)
-    expected = [(numbers[term], *span) for term, span in zip(terms, spans) if term in numbers]
-    assert [(number, *span) for number, span in zip(found.values.tolist(), found.spans.tolist())] == expected
+    every = [analyser.term_positions(text) for text in passages]
+    requested = [*analyser.query(query).spans, *(term for terms, _ in every for term in terms[::2])]
+    numbers = {term: n for n, term in enumerate(dict.fromkeys(requested))}
+    with patch("pellucid.index.words.MIN_KERNEL_CHARS", 0 if compiled else 10**9):
+        if has_read_before:  # words in lower case, and then as they are
+            words.read([text.lower() for text in passages])
+        positions = words.term_positions(passages, words.read(passages), numbers)
+    for index, (terms, spans) in enumerate(every):
+        part = positions.slice_for(index)
+        expected = [(numbers[term], *span) for term, span in zip(terms, spans) if term in numbers]
+        pairs = zip(positions.values[part].tolist(), positions.spans[part].tolist())
+        assert [(number, *span) for number, span in pairs] == expected
 
 
 @pytest.mark.parametrize(

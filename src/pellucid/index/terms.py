@@ -67,7 +67,7 @@ BYTE_CLASSES = np.array(
     ],
     np.uint8,
 )
-"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, a mark before or after a word, which `_core` drops."""
+"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, or a mark before or after it that `_core` drops."""
 
 _DIVIDED_NAME = re.compile(  # a letter at the end of a word and a digit at the start of the next, or the reverse
     rf"(?<!\S)[{re.escape(_PUNCTUATION)}]*([^\W_]*(?:[^\W\d_](?=[^\S\n]+\d)|\d(?=[^\S\n]+[^\W\d_])))"
@@ -229,7 +229,7 @@ class Analyser:
         return terms, spans
 
     def term_alone(self, word: str) -> str | None:
-        """Return the term of a word that is a token, "" for a stop word; None where it is not the only one for certain."""
+        """Return the term of a word that is a token, "" for a stop word; None where there may be others."""
         form = normalize(word).text
         parts = self._parts(form)
         if not parts:

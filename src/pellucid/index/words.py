@@ -139,7 +139,9 @@ class WordCache:
         known_terms = [(key_numbers[term], number) for term, number in numbers.items() if term in key_numbers]
         requested, values = np.array(sorted([(_ABSENT, 0), *known_terms]), np.int64).T
         joined_texts = {index for index, text in enumerate(texts) if not text.isascii() and SOFT_HYPHEN in text}
-        is_sure = np.zeros(len(terms), np.bool_) if words.is_token is None else words.is_token & (terms != _SEVERAL_TERMS)
+        is_sure = (
+            np.zeros(len(terms), np.bool_) if words.is_token is None else words.is_token & (terms != _SEVERAL_TERMS)
+        )
         for index in joined_texts:
             is_sure[words.slice_for(index)] = False
         slots = requested.searchsorted(terms, "right") - 1

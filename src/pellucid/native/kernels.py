@@ -222,7 +222,14 @@ class WordReader:
     """
 
     def __init__(
-        self, words: WordIndex, learnt: WordIndex, pieces: Pieces, size: int, *, cased: bool, complete: bool,
+        self,
+        words: WordIndex,
+        learnt: WordIndex,
+        pieces: Pieces,
+        size: int,
+        *,
+        cased: bool,
+        complete: bool,
         exact: bool = False,
     ) -> None:
         """Take the words with a row, an index that may grow, and the bytes of a block.
