@@ -812,9 +812,8 @@ def test_a_word_is_not_taken_for_its_lower_case():
     assert found.is_token.all()
 
 
-MARKED_TEXTS = st.lists(
-    st.sampled_from(["Loans are big. ", "A cat! ", "No. 5 is it. ", "x\n\n", "東京は大きい。"]), max_size=40
-)
+SENTENCES = st.sampled_from(["Loans are big. ", "A cat! ", "No. 5 is it. ", "x\n\n", "東京は大きい。"])
+MARKED_TEXTS = st.lists(SENTENCES, max_size=40)
 
 
 @given(st.lists(MARKED_TEXTS.map("".join), min_size=1, max_size=4), st.data())
@@ -822,18 +821,18 @@ def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
     numbers = st.sampled_from([-0.5, 0.0, 0.1, 0.25, 0.5, 1.0])
     parts = {"a": [], "b": []}
     for text in texts:
-        for terms in parts.values():
+        for of_part in parts.values():
             spans = np.array([word[1:] for word in split_words(text) if data.draw(st.booleans())], np.int64)
             marks = np.array(data.draw(st.lists(numbers, min_size=len(spans), max_size=len(spans))))
-            terms.append(Terms(np.zeros(0), EMPTY_TERMS.row, marks, spans.reshape(-1, 2)))
-    together = PassageTerms(texts, {name: terms.__getitem__ for name, terms in parts.items()})
+            of_part.append(Terms(np.zeros(0), EMPTY_TERMS.row, marks, spans.reshape(-1, 2)))
+    together = PassageTerms(texts, {name: of_part.__getitem__ for name, of_part in parts.items()})
     for index, text in enumerate(texts):
-        alone = PassageTerms.from_terms(text, {name: terms[index] for name, terms in parts.items()})
+        alone = PassageTerms.from_terms(text, {name: of_part[index] for name, of_part in parts.items()})
         assert together.words(index) == alone.words(0)
         assert together.highlights(index) == alone.highlights(0)
         sums = dict[tuple[int, int], float]()
-        for terms in parts.values():
-            for span, value in zip(map(tuple, terms[index].spans.tolist()), terms[index].marks.tolist()):
+        for of_part in parts.values():
+            for span, value in zip(map(tuple, of_part[index].spans.tolist()), of_part[index].marks.tolist()):
                 sums[span] = sums.get(span, 0.0) + value
         assert together.words(index) == [(*span, value) for span, value in sorted(sums.items())]
         strongest = max([value for *_, value in alone.words(0)], default=0.0)
