@@ -67,7 +67,7 @@ BYTE_CLASSES = np.array(
     ],
     np.uint8,
 )
-"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, or a mark before or after it that `_core` drops."""
+"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, or a mark beside it that `_core` drops."""
 
 _DIVIDED_NAME = re.compile(  # a letter at the end of a word and a digit at the start of the next, or the reverse
     rf"(?<!\S)[{re.escape(_PUNCTUATION)}]*([^\W_]*(?:[^\W\d_](?=[^\S\n]+\d)|\d(?=[^\S\n]+[^\W\d_])))"
