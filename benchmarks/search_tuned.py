@@ -30,26 +30,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from scipy import sparse
 
 import pellucid
-from benchmarks.search import SETS
 from benchmarks.search_tried import (
     Floats,
     Judged,
     Scorer,
     joined,
+    judge,
     medquad,
     pairs_collection,
-    sets_aside,
+    read_sets,
     tables,
-    training_sets,
+    word_counts,
 )
 from papers.kit import make_parser
-from papers.retrieval_sets import Collection, read_collection
-from pellucid.evaluation.tasks import find_tasks
+from papers.retrieval_sets import Collection
 from pellucid.index.bm25 import K1, B
-from pellucid.static.bags import Bags
 from pellucid.text.sentences import sentence_spans
 
 WEIGHT = 0.3
@@ -107,15 +104,6 @@ def sentence_pairs(documents: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
             start, end = spans[draw.integers(len(spans))]
             if 6 <= len(document[start:end].split()) <= 40:
                 yield document[start:end], f"{document[:start]} {document[end:]}", True
-
-
-def word_counts(texts: Sequence[str], model: Any) -> Any:
-    """Return how often each text has each row of the table, CSR [texts, words]."""
-    bags = Bags.from_sentences(texts, model.vocabulary)
-    ones = np.ones(len(bags.rows), np.float32)
-    counts = sparse.csr_matrix((ones, bags.rows, bags.offsets), shape=(len(bags), len(model.vocabulary)))
-    counts.sum_duplicates()
-    return counts
 
 
 class Pairs:
@@ -236,10 +224,6 @@ def main() -> None:
     parser.add_argument("--abstracts", type=Path, help='Lines ["title", "abstract"], for more pairs.')
     parser.add_argument("--aside", action="store_true", help="Measure the sets that nothing was chosen on, too.")
     options: argparse.Namespace = parser.parse_args()
-    tasks = {task.name: task for task in find_tasks(options.data)}
-    sets = {"shown": [read_collection(tasks[name]) for name in SETS], "training": training_sets(options.data)}
-    if options.aside:
-        sets["aside"] = sets_aside(options.data)
     model = pellucid.load("static-en")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -251,7 +235,7 @@ def main() -> None:
         for title, way in WAYS.items():
             if sources.keys() >= set(way.sources):
                 ways[title] = _trained_when_used(way, sources, model)
-        for text in tables(sets, folder, ways):
+        for text in tables(judge(read_sets(options.data, options.aside), folder), ways):
             print(text, flush=True)
 
 
