@@ -17,6 +17,7 @@ VERSION = "0.1.0"
 """Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
 
 _MAX_WRITTEN_BITS = 2000  # of an integer; Python may refuse to write one of 640 digits
+_MAX_PLAIN = 1 << 53  # an integer up to this one is compared as it is
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
@@ -68,6 +69,8 @@ def check_number(
     """Check that an argument is a finite number, at `least`, at `most`, `above` and `below` what is given."""
     if value is None and optional:
         return
+    if type(value) is int and max(least, -_MAX_PLAIN) <= value <= min(most, _MAX_PLAIN) and above < value < below:
+        return  # the commonest, in a tenth of the time
     is_number = isinstance(value, Integral if integer else Real) and not isinstance(value, bool)
     number: Any = value.item() if hasattr(value, "item") else value  # numpy warns of float32 beside larger limits
     if is_number and abs(number) <= sys.float_info.max and least <= number <= most and above < number < below:
@@ -185,7 +188,7 @@ def answering_guesses(names: Mapping[str, str]) -> Callable[[_Call], _Call]:
     def decorate(function: _Call) -> _Call:
         @wraps(function)
         def call(*args: Any, **options: Any) -> Any:
-            for guess in names.keys() & options.keys():
+            for guess in names.keys() & options.keys() if options else ():
                 name = function.__qualname__
                 raise UnknownArgumentError(f"{name} has no argument {guess!r}; it is called {names[guess]!r}")
             return function(*args, **options)

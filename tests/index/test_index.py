@@ -46,7 +46,7 @@ from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, distinct, plain_distinct
 from pellucid.text.unicode import well_formed
-from pellucid.text.words import Vocabulary, split_words
+from pellucid.text.words import Vocabulary, spans_by, split_words
 from tables import HOSTILE
 from tiny_models import tiny_lexicon, tiny_model, word_piece
 
@@ -932,7 +932,9 @@ def test_compiled_reasons_are_the_plain_ones(kind):
 
     def read():
         words = WordCache(Analyser(), {"m": model})
-        pairs = WordPairs(model, query, *Passages([query], words).rows("m"), 0.5, {})
+        query_words, spelled = words.query_words("m", query)
+        spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
+        pairs = WordPairs(model, query, spans_by_row, spelled, 0.5, {})
         terms_of = pairs.against(texts, *Passages(texts, words).rows("m"))
         return [terms_of(number) for number in range(len(texts))]
 

@@ -113,7 +113,8 @@ class Strings(NamedTuple):
 
     def at(self, index: int) -> str:
         """Return one of them."""
-        return str(self.data.data[self.ends[index - 1] if index else 0 : self.ends[index]], "utf-8")
+        start, stop = self.ends.item(index - 1) if index else 0, self.ends.item(index)
+        return str(self.data.data[start:stop], "utf-8")
 
 
 class TermCounts(NamedTuple):

@@ -221,7 +221,7 @@ def check_format(folder: Path) -> None:
 def read_stamp(folder: Path) -> tuple[int, int, int]:
     """Return by which the present commit is known."""
     try:
-        status = os.stat(folder / "commit.json")
+        status = os.stat(os.path.join(folder, "commit.json"))
     except OSError as error:
         raise IndexFolderError(f"{folder} cannot be read: {error.strerror or error}") from error
     return status.st_ino, status.st_mtime_ns, status.st_size

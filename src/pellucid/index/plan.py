@@ -7,7 +7,7 @@ have them, and what later gives the reasons of a hit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,13 +16,12 @@ import numpy as np
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
-from pellucid.index.arrays import hash_strings
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
-from pellucid.index.segments import Postings
+from pellucid.index.segments import PostingsSpan
 from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser, QueryTerms
 from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
@@ -30,7 +29,7 @@ from pellucid.process import cached_property
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import RECOGNIZABLE_PREFIX, Coverage, Span, Word, split_words
+from pellucid.text.words import RECOGNIZABLE_PREFIX, Coverage, Span, Word, spans_by, split_words
 
 TermReader = Callable[[Passages], Callable[[int], Terms]]
 """What takes passages, and returns the terms of each by its index among them."""
@@ -52,8 +51,7 @@ class Snapshot(NamedTuple):
         return cls(WordCache(analyser, static), models, commit)
 
 
-@dataclass(frozen=True)
-class PlannedPart:
+class PlannedPart(NamedTuple):
     """A part of the score that knows a word of the query.
 
     Attributes:
@@ -84,7 +82,7 @@ class QueryPlan:
         snapshot: what it is asked of.
         parts: those with a weight that know a word of the query.
         terms: of BM25 that a passage has, each with the query's half of BM25.
-        postings: for each segment, by term, the passages that have it.
+        postings_spans: for each segment, by term, where the passages are that have it.
         unknown: words that no passage has; without BM25, that no model knows.
         ignored: words that BM25 leaves out.
     """
@@ -94,7 +92,7 @@ class QueryPlan:
     snapshot: Snapshot
     parts: Mapping[str, PlannedPart]
     terms: Mapping[str, float]
-    postings: Sequence[Mapping[str, Postings]]
+    postings_spans: Sequence[Mapping[str, PostingsSpan]]
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
 
@@ -130,7 +128,7 @@ def plan_query(
     """
     parts: dict[str, PlannedPart] = {}
     terms: dict[str, float] = {}
-    postings: list[dict[str, Postings]] = []
+    postings_spans: list[dict[str, PostingsSpan]] = []
     unknown_spans: list[set[Span]] = []  # of each model
     unknown: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -139,10 +137,10 @@ def plan_query(
             continue
         if name == BM25:
             query_terms = snapshot.words.analyser.query(query)
-            hashes = dict(zip(query_terms.spans, hash_strings(query_terms.spans).tolist()))
-            term_hashes = np.array(list(hashes.values()))
-            postings = [dict(zip(hashes, segment.terms(term_hashes))) for segment in snapshot.commit.segments]
-            passages_with = {term: sum(len(lists[term].counts) for lists in postings) for term in hashes}
+            postings_spans = [segment.postings_spans(query_terms.spans) for segment in snapshot.commit.segments]
+            passages_with = {
+                term: sum([spans[term].n_passages for spans in postings_spans]) for term in query_terms.spans
+            }
             terms = _bm25_weights(query_terms, passages_with, weight, snapshot, word_weights)
             unknown = _words_at(query, _spans_without_passages(query_terms, passages_with))
             absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
@@ -165,7 +163,7 @@ def plan_query(
         parts = _steered(parts, steer, shares, snapshot)
     if not shares.get(BM25) and unknown_spans:
         unknown = _words_at(query, set.intersection(*unknown_spans))
-    return QueryPlan(query, shares, snapshot, parts, terms, postings, unknown, ignored)
+    return QueryPlan(query, shares, snapshot, parts, terms, postings_spans, unknown, ignored)
 
 
 def _steered(
@@ -183,8 +181,7 @@ def _steered(
             continue
         rows = tuple(steering_row(text, steer[text]) for text in moves)
         directions = Directions(np.array(list(moves.values()), np.float64), rows)
-        steered[name] = replace(
-            parts[name],
+        steered[name] = parts[name]._replace(
             vector=(parts[name].vector + directions.vectors.sum(axis=0)).astype(np.float32),
             read_terms=directions.added_to(parts[name].read_terms, name),
             needs_vectors=True,
@@ -241,13 +238,13 @@ def _plan_static(
     query: str, name: str, model: StaticEmbedder, weight: float, words: WordCache, word_weights: Mapping[str, float]
 ) -> tuple[PlannedPart | None, set[Span]]:
     """Return what a static model makes of a query, None for nothing, and the spans of the words it does not know."""
-    query_words = Passages([query], words).words(name)
-    statuses = words.statuses(name, query_words)
-    spans = zip(statuses, query_words.spans.tolist())
-    unknown = {(start, end) for status, (start, end) in spans if not status & IN_VOCABULARY}
+    query_words, spelled = words.query_words(name, query)
+    statuses = [status for _, status, _ in query_words]
+    unknown = {span for _, status, span in query_words if not status & IN_VOCABULARY}
     if not _has_known_word(statuses):
         return None, unknown
-    pairs = WordPairs(model, query, *words.rows(name, query_words), weight, word_weights)
+    spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
+    pairs = WordPairs(model, query, spans_by_row, spelled, weight, word_weights)
     vector = pairs.vector
     if not vector.any():
         return None, unknown

@@ -90,6 +90,8 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
     """Return the best documents of those with `min_score` or more."""
     top_k = min(top_k, max(plan.snapshot.commit.state.documents, 1))
     best = _find_best(plan, top_k, where, min_score) if plan.parts else RankedPassages(plan, [])
+    if min_score == -math.inf and plan.snapshot.engine is None:
+        return best
     return best._replace(passages=[(ref, parts) for ref, parts in best.passages if sum(parts.values()) >= min_score])
 
 
@@ -99,7 +101,7 @@ def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> R
         if plan.snapshot.engine is not None:
             return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
         best = _best_of_segments(plan, top_k, where, min_score)
-        return RankedPassages(plan, [(passage.ref, _all_parts(plan, passage.parts)) for passage in best])
+        return RankedPassages(plan, [(passage.ref, passage.parts) for passage in best])
     except PellucidError:
         raise
     except (IndexError, ValueError) as error:
@@ -166,15 +168,15 @@ def _listed_scores(plan: QueryPlan, segment_index: int, name: str) -> Floats:
 
 def _bm25_scores(plan: QueryPlan, segment_index: int) -> Floats:
     """Return BM25 of each passage of a segment, float32 [passages]."""
-    segment, postings = plan.snapshot.commit.segments[segment_index], plan.postings[segment_index]
-    lists = [postings[term] for term in plan.terms]
-    rows = np.concatenate([term_postings.passages for term_postings in lists])
+    segment, spans = plan.snapshot.commit.segments[segment_index], plan.postings_spans[segment_index]
+    lists = [segment.postings(spans[term]) for term in plan.terms]
+    rows = np.concatenate([passages for passages, _ in lists])
     if not len(rows):
         return np.zeros(segment.n_passages, np.float32)
     if rows.max() >= segment.n_passages:
         raise corruption_error(segment.name, "bm25 points outside the passages")
-    counts = np.concatenate([term_postings.counts for term_postings in lists])
-    weights = np.repeat(list(plan.terms.values()), [len(term_postings.counts) for term_postings in lists])
+    counts = np.concatenate([counts for _, counts in lists])
+    weights = np.repeat(list(plan.terms.values()), [len(passages) for passages, _ in lists])
     values = weights * impacts(counts, segment.lengths[rows], plan.snapshot.commit.state.average)
     return np.bincount(rows, values, segment.n_passages).astype(np.float32)
 
@@ -229,8 +231,9 @@ def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterat
     for index, segment in enumerate(plan.snapshot.commit.segments):
         scores, terms = {name: _listed_scores(plan, index, name) for name in sparse}, None
         if BM25 in plan.parts:
-            spans = np.array([plan.postings[index][term].span for term in plan.terms], np.int64).T
-            terms = Bm25Terms(np.ascontiguousarray(spans), weights, K1, B, plan.snapshot.commit.state.average)
+            spans = [plan.postings_spans[index][term] for term in plan.terms]
+            starts_and_stops = np.array([[span.start for span in spans], [span.stop for span in spans]], np.int64)
+            terms = Bm25Terms(starts_and_stops, weights, K1, B, plan.snapshot.commit.state.average)
         others = np.array(list(scores.values())) if scores else None
         with corruption_reported(segment.name):
             scan = segment.scan(tuple(dense))
@@ -255,13 +258,15 @@ def _best_documents(
         raise corruption_error(segment.name, "a score is NaN")
     total[~is_shared] = -np.inf
     rows, totals, best = segment.rows_of_passages(passages).tolist(), total.tolist(), dict[int, ScoredPassage]()
+    numbers = passages.tolist()
+    products = [(name, parts[name].tolist() if name in parts else [0.0] * len(rows)) for name in plan.weights]
     for index in np.lexsort((passages, -total)).tolist():  # the best first; of equal ones the earlier
         if len(best) == top_k or totals[index] == -math.inf:
             break
         if (row := rows[index]) not in best:
             best[row] = ScoredPassage(
-                totals[index], int(segment.numbers[row]), PassageRef(segment_index, row, int(passages[index])),
-                {name: float(values[index]) for name, values in parts.items()},
+                totals[index], segment.numbers.item(row), PassageRef(segment_index, row, numbers[index]),
+                {name: values[index] for name, values in products},
             )  # fmt: skip
     return list(best.values())
 

@@ -7,7 +7,7 @@ is when documents are removed: `deleted` lists their rows, and a merge leaves th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,21 +41,22 @@ from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
 
 _DENSE_KINDS = ("vectors", "codes", "scales", "errors", "heads")
+_MAX_CACHED_TERMS = 1 << 16
 _EMPTY_ROWS: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
 
-class Postings(NamedTuple):
-    """The passages of a segment with a term.
+class PostingsSpan(NamedTuple):
+    """Where the postings of a term are in the lists of a segment, those of documents that are deleted among them.
 
     Attributes:
-        passages: uint32, those that are there, rising.
-        counts: int32, how often the term stands in each.
-        span: where the passages are in the lists of the segment, with those of documents that are deleted.
+        start: of the first.
+        stop: after the last.
+        n_passages: how many of them are of passages that are there.
     """
 
-    passages: npt.NDArray[np.uint32]
-    counts: npt.NDArray[np.int32]
-    span: tuple[int, int]
+    start: int
+    stop: int
+    n_passages: int
 
 
 class Segment:
@@ -66,9 +67,11 @@ class Segment:
         self.name, self.deleted, self._tensors = name, deleted, tensors
         self.numbers: Integers = tensors["numbers"]
         self.ends: Integers = np.array(tensors["passages"])  # copied: sizes of memory follow, and the file may change
+        self._has_short_documents = len(self.ends) == self.n_passages  # of one passage each
         self._strings = {kind: Strings.of_kind(tensors, kind) for kind in (*STRINGS, "words")}
         self._dense_parts: dict[str, DensePart] = {}
         self._scans: dict[tuple[str, ...], PassageScan] = {}
+        self._postings_spans: dict[str, PostingsSpan] = {}  # by term
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
@@ -148,7 +151,7 @@ class Segment:
 
     def rows_of_passages(self, passages: Integers) -> Integers:
         """Return the row of the document of each of some passages, int64 [passages]."""
-        return passages if len(self.ends) == self.n_passages else self.ends.searchsorted(passages, "right")
+        return passages if self._has_short_documents else self.ends.searchsorted(passages, "right")
 
     def live_rows(self) -> Integers:
         """Return the rows of the documents that are there."""
@@ -168,6 +171,8 @@ class Segment:
 
     def first_passage(self, row: int) -> int:
         """Return the number of the first passage of a document."""
+        if self._has_short_documents:
+            return row
         return int(self.ends[row - 1]) if row else 0
 
     def size(self, row: int) -> int:
@@ -247,20 +252,36 @@ class Segment:
         """Number of terms of each passage, int32 [passages]."""
         return self._tensors["bm25.lengths"]
 
-    def terms(self, term_hashes: Integers) -> list[Postings]:
-        """Return for each term, by its hash, the passages with it that are there, and how often it stands in each."""
-        keys, ends = self._tensors["bm25.keys"], self._tensors["bm25.key_ends"]
-        rows, all_counts = self._tensors["bm25.rows"].view(np.uint32), self._tensors["bm25.values"]
-        positions, live, postings = keys.searchsorted(term_hashes).tolist(), self.live_passages, []
-        for term_hash, position in zip(term_hashes.tolist(), positions):
+    def postings_spans(self, terms: Collection[str]) -> dict[str, PostingsSpan]:
+        """Return by term where its postings are; they are remembered."""
+        remembered = self._postings_spans  # another may take its place, but nothing is removed from it
+        spans = {term: remembered[term] for term in terms if term in remembered}
+        if len(spans) < len(terms):
+            absent = [term for term in terms if term not in spans]
+            new_spans = dict(zip(absent, self._find_postings(absent)))
+            if len(remembered) + len(new_spans) > _MAX_CACHED_TERMS:
+                remembered = self._postings_spans = {}
+            remembered.update(new_spans)
+            spans |= new_spans
+        return spans
+
+    def _find_postings(self, terms: Iterable[str]) -> Iterator[PostingsSpan]:
+        """Yield for each term where its postings are."""
+        keys, ends, hashes = self._tensors["bm25.keys"], self._tensors["bm25.key_ends"], hash_strings(terms)
+        for term_hash, position in zip(hashes.tolist(), keys.searchsorted(hashes).tolist()):
             here = position < len(keys) and keys[position] == term_hash
             start, stop = (int(ends[position - 1]) if position else 0, int(ends[position])) if here else (0, 0)
-            passages, frequencies = rows[start:stop], all_counts[start:stop]
-            if live is not None and len(passages):
-                is_live = live[self._check_passages("bm25", passages)]
-                passages, frequencies = passages[is_live], frequencies[is_live]
-            postings.append(Postings(passages, frequencies, (start, stop)))
-        return postings
+            span = PostingsSpan(start, stop, stop - start)
+            yield span if self.live is None else span._replace(n_passages=len(self.postings(span)[0]))
+
+    def postings(self, span: PostingsSpan) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
+        """Return the passages with a term that are there, rising, and how often it stands in each."""
+        lists = slice(span.start, span.stop)
+        passages, counts = self._tensors["bm25.rows"].view(np.uint32)[lists], self._tensors["bm25.values"][lists]
+        if self.live_passages is not None and len(passages):
+            is_live = self.live_passages[self._check_passages("bm25", passages)]
+            passages, counts = passages[is_live], counts[is_live]
+        return passages, counts
 
     def signatures(self) -> npt.NDArray[np.uint64]:
         """Return for each passage the sum of the hashes of its terms, each times its count, uint64 [passages]."""
@@ -303,7 +324,7 @@ class Segment:
                 lists = (self._tensors[f"bm25.{name}"] for name in ("rows", "values", "lengths"))
                 rows, counts, lengths = (np.require(array, requirements=["C", "A"]) for array in lists)
                 bm25 = Bm25Lists(rows.view(np.uint32), counts, lengths)
-            ends = None if len(self.ends) == self.n_passages else self.ends
+            ends = None if self._has_short_documents else self.ends
             self._scans[parts] = PassageScan(self.n_passages, ends, bm25, [self._dense_part(name) for name in parts])
         return self._scans[parts]
 

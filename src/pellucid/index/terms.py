@@ -173,6 +173,7 @@ class Analyser:
         self._stem = _stemmer(language)
         self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
         self._terms_of: dict[str, TokenTerms] = {}  # by token
+        self._bare_words: dict[str, str] = {}  # by token
 
     @property
     def fingerprint(self) -> str:
@@ -264,16 +265,17 @@ class Analyser:
             for index, token in enumerate(tokens):
                 start = form.text.find(token, position)
                 position = start + len(token)
-                parts = self._parts(token)
+                parts = self._parts_of.get(token) or self._parts(token)
                 if not parts and _SYMBOL.search(token):
                     query_terms.ignored[form.span(start, position)] = ""
                 for part in parts:
-                    span = form.span(start + part.start, start + part.end)
-                    if part.term and part.weight:
-                        query_terms.add(part.term, span, part.weight, query_terms.weights)
-                    if part.acronym:
+                    term, first, last, acronym, _, weight = part
+                    span = form.span(start + first, start + last)
+                    if term and weight:
+                        query_terms.add(term, span, weight, query_terms.weights)
+                    if acronym:
                         self._add_acronym(query_terms, part, span, tokens, index, keyword)
-                    elif not part.term:
+                    elif not term:
                         query_terms.ignored[span] = ""
         for match in _DIVIDED_NAME.finditer(form.text) if _DIGIT.search(form.text) else ():  # "b 12" for "b12"
             name, span = self._key(match[1]) + self._key(match[2]), form.span(match.start(1), match.end(2))
@@ -299,13 +301,22 @@ class Analyser:
     def _keyword(self, tokens: Sequence[str]) -> str:
         """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
         # It stands where a keyword would: alone among keywords, and first or after a preposition; "a" after another.
-        words = [_fold_case(token.strip(_PUNCTUATION)) for token in tokens]
+        words = [self._bare_words.get(token) or self._bare_word(token) for token in tokens]
         function_words = [index for index, word in enumerate(words) if word in self.function_words]
         sentence = [index for index in function_words if words[index] not in _GLUE]
         if len(sentence) == 1 and (sentence[0] == 0 or words[sentence[0] - 1] in _GLUE):
             return tokens[sentence[0]]
         is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
+
+    def _bare_word(self, token: str) -> str:
+        """Return a token in lower case without punctuation around it."""
+        word = _fold_case(token.strip(_PUNCTUATION))
+        if len(self._bare_words) >= _MAX_CACHED_TOKENS:
+            self._bare_words.clear()
+        if len(token) <= _MAX_CACHED_LENGTH:
+            self._bare_words[token] = word
+        return word
 
     def values(self, tokens: list[str]) -> list[TokenTerms]:
         """Return the terms of tokens in word form, each as `TokenTerms`."""

@@ -6,7 +6,7 @@ reading it again costs no Python call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 _SEVERAL_TERMS, _NO_TERM, _ABSENT = -1, -2, -3  # in the place of the number of a key or term
 IN_VOCABULARY, CONTENT = 1, 2
 """What a static model knows, and what is no function word; a sum says both."""
+
+QueryWord = tuple[int, int, Span]
+"""A word of a query as a static model reads it: its row, IN_VOCABULARY + CONTENT, and its span.
+
+The row is in the table or, with spelling, beyond it; -1 for none.
+"""
 
 MAX_CACHED_WORDS = 1 << 20  # that are remembered
 _MAX_CACHED_TERMS = 1 << 14
@@ -61,7 +67,7 @@ class WordCache:
         self._terms = _Column(self._spelled, self._term_number)  # those of tokens
         self._keys_by_term: dict[str, frozenset[str]] = {}  # of terms that were searched
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
-        self._statuses: dict[str, dict[int, int]] = {name: {} for name in models}
+        self._query_words: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in models}  # by word
         self._phrase_models = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
         self._lock = fork_lock()
@@ -74,7 +80,7 @@ class WordCache:
     @property
     def full(self) -> bool:
         """Whether it has met so many words that another should take its place."""
-        return len(self._spelled) > MAX_CACHED_WORDS
+        return max(len(self._spelled), *map(len, self._query_words.values()), 0) > MAX_CACHED_WORDS
 
     def read(self, texts: list[str]) -> WordList:
         """Return the words of some texts as `split_words` gives them, and their numbers."""
@@ -105,10 +111,15 @@ class WordCache:
 
     def split(self, name: str, texts: list[str], words: WordList) -> WordList:
         """Return the words of `texts` as a static model cuts them; `words` are what `read` returns."""
-        vocabulary = self.models[name].vocabulary
-        if name in self._phrase_models or (vocabulary.cuts_scripts and not all(map(str.isascii, texts))):
-            return self._numbered([vocabulary.split(text) for text in texts])
+        if self._is_cut_by(name, texts):
+            return self._numbered([self.models[name].vocabulary.split(text) for text in texts])
         return words
+
+    def _is_cut_by(self, name: str, texts: Iterable[str]) -> bool:
+        """Whether a static model cuts texts in its own way: where it has phrases, or scripts without spaces."""
+        if name in self._phrase_models:
+            return True
+        return self.models[name].vocabulary.cuts_scripts and not all(map(str.isascii, texts))
 
     def rows(self, name: str, words: WordList) -> tuple[WordList, SpelledRows | None]:
         """Return the words, as `split` returns them, that a static model has a row for, also by spelling."""
@@ -119,18 +130,28 @@ class WordCache:
             rows[missing] = spelled.rows([self._spelled[number] for number in words.values[missing].tolist()])
         return words._replace(values=rows).select(rows >= 0), spelled
 
-    def statuses(self, name: str, words: WordList) -> list[int]:
-        """Return what a static model knows of the words of a query, as `split` returns them: KNOWN + CONTENT."""
-        statuses_by_number, statuses = self._statuses[name], []
-        for number, row in zip(words.values.tolist(), self._rows[name][words.values].tolist()):
-            if number not in statuses_by_number:
-                word = self._spelled[number]
-                is_content = lowercase(word) not in self.analyser.function_words
-                statuses_by_number[number] = (
-                    IN_VOCABULARY * _recognizes(self.models[name], word, row) + CONTENT * is_content
-                )
-            statuses.append(statuses_by_number[number])
-        return statuses
+    def query_words(self, name: str, query: str) -> tuple[list[QueryWord], SpelledRows | None]:
+        """Return the words of a query as a static model cuts them, and what has the rows beyond the table."""
+        model, remembered = self.models[name], self._query_words[name]
+        if self._is_cut_by(name, [query]):
+            words = model.vocabulary.split(query)
+        else:
+            words = split_words(query)
+        spelled, query_words = model.spelled_rows(), list[QueryWord]()
+        for text, start, end in words:
+            row_and_status = remembered.get(text)
+            if row_and_status is None:
+                row_and_status = remembered[text] = self._row_and_status(name, text)
+            row, status = row_and_status
+            if row < 0 and spelled is not None:
+                row = int(spelled.rows([text])[0])
+            query_words.append((row, status, (start, end)))
+        return query_words, spelled
+
+    def _row_and_status(self, name: str, word: str) -> tuple[int, int]:
+        """Return the row that a static model's table has for a word, -1 for none, and IN_VOCABULARY + CONTENT."""
+        row, is_content = _row_of(self.models[name])(word), lowercase(word) not in self.analyser.function_words
+        return row, IN_VOCABULARY * _recognizes(self.models[name], word, row) + CONTENT * is_content
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms of `texts` that have a number, by it; `words` are what `read` returns."""

@@ -162,7 +162,7 @@ class PassageScan:
         if bm25 is not None:
             spans, n_terms = bm25.spans.copy(), len(bm25.weights)  # they are used up
             start = checked("spans", spans, np.int64, (2, n_terms))
-            if not ((spans[0] >= 0) & (spans[0] <= spans[1]) & (spans[1] <= self._postings)).all():
+            if not all([0 <= first <= last <= self._postings for first, last in zip(*spans.tolist())]):
                 raise InputError(f"the postings of a term lie outside the {self._postings:,} of the segment")
             weights = checked("weights", bm25.weights, np.float64, (n_terms,))
             scores = np.empty(passages, np.float32)

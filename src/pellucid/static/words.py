@@ -36,7 +36,6 @@ from pellucid.text.words import (
     as_phrase,
     display_form,
     part_known,
-    spans_by,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -301,17 +300,18 @@ class WordPairs:
     """A query as a static model reads it for a search, whose words may count more or less."""
 
     def __init__(
-        self, model: Any, query: str, words: WordList, spelled: SpelledRows | None, weight: float,
-        factors: Mapping[str, float],
+        self, model: Any, query: str, spans_by_row: Mapping[int, tuple[Span, ...]], spelled: SpelledRows | None,
+        weight: float, factors: Mapping[str, float],
     ) -> None:  # fmt: skip
-        """Take the query's words that have a row, those beyond the table in `spelled`, and what some words count."""
+        """Take where the query's words with a row stand, rows beyond the table in `spelled`, what some words count."""
         # `weight` is what cosines are multiplied by.
         self._model = model
-        spans_by_row = spans_by(zip(words.values.tolist(), map(tuple, words.spans.tolist())))
         self._rows = np.array(list(spans_by_row), np.int64)
-        counts = np.array([len(spans) for spans in spans_by_row.values()], np.float32)
-        vectors = model.vectors_for(self._rows, spelled) * counts[:, None]
-        self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
+        counts, vectors = list(map(len, spans_by_row.values())), model.vectors_for(self._rows, spelled)
+        if max(counts, default=1) > 1:
+            vectors = vectors * np.array(counts, np.float32)[:, None]
+        total = np.add.reduce(vectors)
+        self._vectors = vectors * np.float32(weight / (np.sqrt(total.dot(total)) or 1.0))
         for word, factor in factors.items():
             self._vectors[self._rows == model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
         self._query, self._spelled, self._spans = query, spelled, list(spans_by_row.values())
@@ -327,7 +327,7 @@ class WordPairs:
     @property
     def vector(self) -> npt.NDArray[np.float32]:
         """What a search multiplies, as the words count, float32 [dimension]."""
-        vector: npt.NDArray[np.float32] = self._vectors.sum(axis=0)
+        vector: npt.NDArray[np.float32] = np.add.reduce(self._vectors)
         return vector
 
     def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> TermsByText:
