@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
+from reprlib import Repr
 from typing import Any, TypeVar, cast
 
 VERSION = "0.1.0"
 """Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
 
-_MAX_WRITTEN_BITS = 2000  # of an integer; Python may refuse to write one of 640 digits
+MAX_WRITTEN_BITS = 2000
+"""Of an integer; Python may refuse to write one of 640 digits."""
+
 _MAX_PLAIN = 1 << 53  # an integer up to this one is compared as it is
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -62,6 +65,22 @@ class MissingExtraError(PellucidError, ImportError):
     """An optional dependency is not installed; the message holds the pip line."""
 
 
+class _Shown(Repr):
+    """Writes what may be large, nested deep, or an integer of more digits than Python writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 1000  # the caller cuts the whole
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= MAX_WRITTEN_BITS else f"an integer of {x.bit_length():,} bits"
+
+
+def shown(value: object, max_chars: int = 60) -> str:
+    """Return a value of any kind and size for a message, as `repr` writes it, but cut."""
+    return _Shown().repr(value)[:max_chars]
+
+
 def check_number(
     name: str, value: object, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf,
     below: float = math.inf, integer: bool = False, optional: bool = False,
@@ -82,9 +101,7 @@ def check_number(
         if math.isfinite(limit)
     )
     expected = f"{'an integer' if integer else 'a number'}, {limits or 'finite'}{', or None' * optional}"
-    has_digits = not isinstance(value, int) or value.bit_length() <= _MAX_WRITTEN_BITS
-    shown = f"{value!r:.40}" if has_digits else f"an integer of {cast(int, value).bit_length():,} bits"
-    raise InputError(f"{name} is {shown}; it must be {expected}")
+    raise InputError(f"{name} is {shown(value)}; it must be {expected}")
 
 
 def check_integer(name: str, value: object, least: int = 1, most: float = math.inf, *, optional: bool = False) -> None:
@@ -115,7 +132,7 @@ def check_numbers(
 def check_choice(name: str, value: object, allowed: Collection[Any]) -> None:
     """Check that an argument is one of the `allowed` values; 1 does not pass for True."""
     if not any(value == choice and type(value) is type(choice) for choice in allowed):
-        raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
+        raise InputError(f"{name} is {shown(value)}; it must be one of {', '.join(map(str, allowed))}")
 
 
 _SYNONYMS = (  # words of other libraries and servers for one argument
@@ -148,10 +165,10 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> str:
     """Return the message for a `name` of a `kind`, such as "field", that is not in `names`."""
-    similar_name = nearest_name(str(name), names)
+    similar_name = nearest_name(name if isinstance(name, str) else shown(name), names)
     hint = "the" if similar_name is None else f"did you mean {similar_name!r}? The"
     there = f"{hint} {kind}s are: {', '.join(names):.500}" if names else f"there are no {kind}s"
-    return f"unknown {kind} {name!r:.80}; {there}"
+    return f"unknown {kind} {shown(name, 80)}; {there}"
 
 
 def missing_extra(module: str, extra: str) -> MissingExtraError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.core.embedder import Embedder
-from pellucid.errors import VERSION, InputError, ModelFolderError, require
+from pellucid.errors import VERSION, InputError, ModelFolderError, require, shown
 from pellucid.persistence.folder import (
     allow_external,
     check_adapter,
@@ -97,7 +97,7 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
         path = resolve_name(name_or_path)
         name = Path(os.path.abspath(path)).name if Path(path).exists() else path
         if name in opened:
-            raise InputError(f"two models are called {name!r}; rename the folder of one")
+            raise InputError(f"two models are called {shown(name)}; rename the folder of one")
         opened[name] = load(path)
     return opened
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -13,7 +14,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers
+from pellucid.core.arrays import validate_role
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers, shown
+from pellucid.index.documents import validate_id
+from pellucid.index.listing import document_number
+from pellucid.index.metadata import parse_where
+from pellucid.index.settings import validate_steer, validate_weights, validate_word_weights
+from pellucid.text.corpus import CorpusFile
+from pellucid.text.inputs import check_texts
+from pellucid.text.words import Coverage, Vocabulary
 
 NO_NUMBERS = [True, "3", None, [1], 1j, math.nan, math.inf, -math.inf, 10**400, np.float32("nan")]
 
@@ -139,3 +149,75 @@ def test_a_huge_number_asks_for_all(fruit):
     assert explanation.reasons(10**30) == explanation.reasons(1000)
     assert explanation.to_html(top_k=10**30) == explanation.to_html(top_k=1000)
     assert str(pellucid.rank(fruit, "apple", ["a pear"], top_k=10**30, reasons=10**30))
+
+
+# --- Values that Python cannot write ---
+
+HUGE = 10**5000  # Python writes integers of at most 4,300 digits
+_huge = st.integers(4000, 6000).map(lambda digits: 10**digits)
+_values = st.recursive(
+    _huge | st.integers() | st.text() | st.none(),
+    lambda items: (
+        st.lists(items, max_size=3) | st.tuples(items) | st.dictionaries(_huge | st.text(), items, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_values, st.integers(1, 200))
+def test_every_value_can_be_shown(value: object, max_chars: int) -> None:
+    assert len(shown(value, max_chars)) <= max_chars
+
+
+def test_a_value_is_shown_as_it_is_unless_it_is_large() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    nested: object = 1
+    for _ in range(100_000):
+        nested = [nested]
+    for value in ("text", 3, 0.5, [1, 2], {"a": 1}, None, ("a",), np.float32(2)):
+        assert shown(value) == repr(value)
+    assert shown(HUGE) == "an integer of 16,610 bits" and shown([HUGE]) == "[an integer of 16,610 bits]"
+    assert shown("a" * 10_000) == "'" + "a" * 59
+    assert shown(nested).startswith("[[") and "Broken" in shown(Broken(), 200)
+
+
+SETTINGS: dict[str, Callable[[object], object]] = {
+    "weights of parts": lambda value: validate_weights({"bm25": value}, ["bm25"], {}),
+    "weights": lambda value: validate_weights(value, ["bm25"], {}),
+    "a part": lambda value: validate_weights({value: 1}, ["bm25"], {}),
+    "word weights": lambda value: validate_word_weights({"cat": value}, {}),
+    "a weighted word": lambda value: validate_word_weights({value: 1}, {}),
+    "steer": lambda value: validate_steer({"cats": value}),
+    "steered text": lambda value: validate_steer({value: 1}),
+    "id": lambda value: validate_id(value if isinstance(value, int) else [value], "id"),
+    "cursor": document_number,
+    "where": lambda value: parse_where({value: 1}, {}),
+    "texts": lambda value: check_texts([value]),
+    "no texts": lambda value: check_texts(value if isinstance(value, int) else {0: value}),
+    "role": validate_role,
+    "factor": lambda value: Vocabulary(["cat"]).factors({"cat": value}),
+    "word": lambda value: Vocabulary(["cat"]).factors({value: 1}),
+    "prefix": lambda value: Vocabulary(["cat"]).with_prefixes((value, 0.5)),
+    "dimension": lambda value: Dimensions([Dimension("x")]).number(value),
+    "delimiter": lambda value: CorpusFile("x.csv", delimiter=value),
+    "type": lambda value: CorpusFile("x.csv", types={"year": value}),
+    "coverage": lambda value: Coverage(value, 1),
+    "choice": lambda value: check_choice("level", value, ["word"]),
+    "number": lambda value: check_number("n", value),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("value", [HUGE, -HUGE, (HUGE,)], ids=["integer", "negative", "tuple"])
+def test_a_setting_that_cannot_be_written_gets_our_error(name: str, value: object) -> None:
+    with pytest.raises(InputError):
+        SETTINGS[name](value)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, np.int64, float, int])
+def test_weights_may_be_numbers_of_numpy(kind: type) -> None:
+    assert validate_weights({"bm25": kind(2), "m": kind(2)}, ["bm25", "m"], {}) == {"bm25": 0.5, "m": 0.5}
+    assert validate_word_weights({"cat": kind(2)}, {}) == {"cat": 2.0}

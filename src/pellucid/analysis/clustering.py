@@ -23,7 +23,7 @@ from pellucid.analysis.coordinates import Example, Floats, Integers, known_rows,
 from pellucid.analysis.groups import cosines_along, extreme_examples
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer, check_seed, require
+from pellucid.errors import InputError, check_integer, check_seed, require, shown
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
@@ -206,7 +206,7 @@ def topics(
     """
     require("scikit-learn", "sklearn")
     if dates is not None and not isinstance(dates, Iterable):
-        raise InputError(f"dates are {dates!r:.60}; give a date or None for each text")
+        raise InputError(f"dates are {shown(dates)}; give a date or None for each text")
     days = None if dates is None else [_day(index, value) for index, value in enumerate(dates)]
     blocks = list(unit_blocks(model, texts))
     rows = vstack([rows for _, rows in blocks]) if blocks else None
@@ -254,16 +254,17 @@ _MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as
 
 def _day(index: int, value: Any) -> date | None:
     """Return the day of a date; None for a missing date."""
-    if value is None or value != value or str(value).strip().lower() in _MISSING:  # NaN, of pandas
+    text = (shown(value) if isinstance(value, int) else str(value)).strip()
+    if value is None or value != value or text.lower() in _MISSING:  # NaN, of pandas
         return None
     if isinstance(value, datetime):
         return value.date()
     if isinstance(value, date):
         return value
     try:
-        return datetime.fromisoformat(str(value).strip()).date()
+        return datetime.fromisoformat(text).date()
     except ValueError as error:
-        raise InputError(f"date {index} is {value!r:.40}; give ISO 8601, such as 2024-05-31, or None") from error
+        raise InputError(f"date {index} is {shown(value)}; give ISO 8601, such as 2024-05-31, or None") from error
 
 
 def _cluster(rows: Any, n: int, seed: int) -> Integers:

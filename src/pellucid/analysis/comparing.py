@@ -14,7 +14,7 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report, frame
@@ -34,14 +34,14 @@ Pair = tuple[str, str]
 def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
     """Return `pairs` as a list of pairs of strings, at least one."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise InputError(f"pairs must be an iterable of pairs of texts, got {pairs!r:.60}")
+        raise InputError(f"pairs must be an iterable of pairs of texts, got {shown(pairs)}")
     checked: list[Pair] = []
     for index, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise InputError(f"pair {index} is {pair!r:.60}; every pair must be two texts")
+            raise InputError(f"pair {index} is {shown(pair)}; every pair must be two texts")
         for text in pair:
             if not isinstance(text, str):
-                raise InputError(f"pair {index} holds {text!r:.40} ({type(text).__name__}); texts are strings")
+                raise InputError(f"pair {index} holds {shown(text)} ({type(text).__name__}); texts are strings")
         checked.append((pair[0], pair[1]))
     if not checked:
         raise InputError("no pairs of texts are given")
@@ -210,7 +210,7 @@ def compare(
     except (TypeError, ValueError, OverflowError):
         goldens = np.array(math.nan)
     if gold is not None and (goldens.shape != (len(pairs),) or not np.isfinite(goldens).all()):
-        raise InputError(f"gold is {gold!r:.60}; give {len(pairs)} finite numbers, one a pair")
+        raise InputError(f"gold is {shown(gold)}; give {len(pairs)} finite numbers, one a pair")
     check_integer("top_k", top_k, 0)
     check_integer("rows", rows, 0)
     scores = np.stack([pair_scores(model, pairs) for model in models], axis=1)  # [pairs, models]

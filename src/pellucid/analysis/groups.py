@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pellucid.analysis.coordinates import Example, Floats, average_ranks, column_chunks, known_rows, unit_blocks
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
@@ -272,19 +272,19 @@ def contrast(
     elif others is not None:
         raise InputError("groups is a mapping and others is given; put the other texts into the mapping")
     if not isinstance(groups, Mapping) or len(groups) < 2:
-        raise InputError(f"at least two groups are needed, as a dict from each name to its texts: {groups!r:.60}")
+        raise InputError(f"at least two groups are needed, as a dict from each name to its texts: {shown(groups)}")
     encoded = {name: list(unit_blocks(model, texts)) for name, texts in groups.items()}
     texts = {name: [text for block, _ in blocks for text in block] for name, blocks in encoded.items()}
     for name, group_texts in texts.items():
         if len(group_texts) < 2:
-            raise InputError(f"group {name!r:.60} has {counted(len(group_texts), 'text')}; at least two are needed")
+            raise InputError(f"group {shown(name)} has {counted(len(group_texts), 'text')}; at least two are needed")
     rows = vstack([rows for blocks in encoded.values() for _, rows in blocks])
     group_ids = np.repeat(np.arange(len(texts)), [len(group_texts) for group_texts in texts.values()])
     members = [group_ids == index for index in range(len(texts))]
     in_vocabulary = known_rows(rows)
     for name, member in zip(texts, members):
         if not in_vocabulary[member].any() or not in_vocabulary[~member].any():
-            raise InputError(f"the model knows no word of {name!r:.60}, or none of all other texts")
+            raise InputError(f"the model knows no word of {shown(name)}, or none of all other texts")
     words = _Pulls(model, [text for group_texts in texts.values() for text in group_texts])
     contrasts = []
     for (name, group_texts), member, apart in zip(texts.items(), members, _separations(rows, members), strict=True):

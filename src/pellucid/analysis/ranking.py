@@ -12,7 +12,7 @@ import numpy as np
 
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Query
-from pellucid.errors import InputError, answering_guesses, check_integer
+from pellucid.errors import InputError, answering_guesses, check_integer, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.explanation import coverage_warning
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
@@ -89,7 +89,7 @@ class WhyAbove:
         items = self._items()
         if rank not in items:
             first = f", whose first rank is {self.offset + 1}" if self.offset else ""
-            raise InputError(f"rank {rank} is not in this list of {len(items)}{first}")
+            raise InputError(f"rank {shown(rank)} is not in this list of {len(items)}{first}")
         return self._explained(items[rank])
 
     def _items(self) -> dict[int, Any]:
@@ -157,10 +157,10 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         InputError: no documents, an item is not a string, `top_k` is below 1 or `reasons` below 0.
     """
     if isinstance(documents, str):
-        raise InputError(f"documents must be a list of texts, got one string {documents!r:.60}")
+        raise InputError(f"documents must be a list of texts, got one string {shown(documents)}")
     texts = check_texts(documents)
     if not isinstance(query, str):
-        raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
+        raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")
     if not texts:
         raise InputError("no documents are given")
     check_integer("top_k", top_k)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pellucid.analysis.comparing import check_pairs
 from pellucid.core.removal import without
-from pellucid.errors import CorpusError, InputError, nearest_name
+from pellucid.errors import CorpusError, InputError, nearest_name, shown
 from pellucid.process import cached_property
 from pellucid.text.corpus import CorpusFile
 from pellucid.text.function_words import function_words
@@ -305,14 +305,14 @@ def read_scored_pairs(sts: Any) -> list[tuple[str, str, float]]:
         rows: Iterable[Any] = ((file.locate(row), cells) for row, cells in file.cells(columns) if cells[2])
     else:
         if not isinstance(sts, Iterable):
-            raise InputError(f"sts is {sts!r:.60}; give a file, or an iterable of two texts and a number each")
+            raise InputError(f"sts is {shown(sts)}; give a file, or an iterable of two texts and a number each")
         rows = ((f"pair {number}", triple) for number, triple in enumerate(sts))
     for position, cells in rows:
         try:
             first, second, score = cells
             scored.append((*check_texts([first, second]), _finite(score)))  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise CorpusError(f"{position} is {cells!r:.80}; give two texts and a number") from None
+            raise CorpusError(f"{position} is {shown(cells, 80)}; give two texts and a number") from None
     if len(scored) < 3:
         raise InputError(f"{len(scored)} pairs with scores are too few for a correlation; give three or more")
     return scored
@@ -323,7 +323,7 @@ def _file(source: Any, lists: Iterable[str], kind: str) -> CorpusFile:
     if isinstance(source, str) and not Path(source).exists():
         nearest = nearest_name(source, list(lists))
         hint = f"did you mean {nearest!r}?" if nearest else f"the lists are {', '.join(lists)}"
-        raise InputError(f"{source!r:.80} is no {kind}, and no such file exists; {hint}")
+        raise InputError(f"{shown(source, 80)} is no {kind}, and no such file exists; {hint}")
     return source if isinstance(source, CorpusFile) else CorpusFile(source)
 
 

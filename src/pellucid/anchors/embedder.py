@@ -45,7 +45,7 @@ from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import InputError, ModelFolderError, check_number, warn
+from pellucid.errors import InputError, ModelFolderError, check_number, shown, warn
 from pellucid.loading import load, open_sentence_transformer
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
@@ -123,7 +123,7 @@ class AnchorEmbedder(Embedder):
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
             first, second = [index for index, other_name in enumerate(names) if other_name == name][:2]
-            raise InputError(f"anchors {first} and {second} are the same text, {name!r:.80}; give each text once")
+            raise InputError(f"anchors {first} and {second} are the same text, {shown(name, 80)}; give each text once")
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(names, texts))
         self.encoder = load(encoder)
         self.encoder_name: str | None = None

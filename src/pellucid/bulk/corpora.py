@@ -38,6 +38,7 @@ from pellucid.errors import (
     check_choice,
     check_integer,
     missing_extra,
+    shown,
 )
 from pellucid.index.models import Model
 from pellucid.persistence.checkpoints import WorkFolder
@@ -220,7 +221,7 @@ def _check_paths(source: Path, folder: Path, field: str, id_field: str | None) -
         raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
     check_file(source)
     if id_field == field:
-        raise InputError(f"field and id_field are both {field!r:.80}; name the field of the ids")
+        raise InputError(f"field and id_field are both {shown(field, 80)}; name the field of the ids")
     if source.suffix.lower() == ".parquet":
         _check_columns(source, field, id_field)
     if folder.exists() and not folder.is_dir():

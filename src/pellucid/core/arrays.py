@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, check_choice, check_integer, check_numbers, require
+from pellucid.errors import InputError, check_choice, check_integer, check_numbers, require, shown
 from pellucid.text.inputs import refuse_tables
 
 Role = Literal["query", "document"] | None
@@ -44,14 +44,16 @@ class EncodeOptions(NamedTuple):
     def check(self) -> None:
         """Check that some model accepts these values."""
         if self.prompt_name not in (None, *ROLES):
-            raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
+            raise InputError(
+                f"prompt_name is {shown(self.prompt_name)}; a model has the prompts 'query' and 'document'"
+            )
         if not isinstance(self.prompt, str | None):
-            raise InputError(f"prompt is {self.prompt!r:.60}; it must be a string")
+            raise InputError(f"prompt is {shown(self.prompt)}; it must be a string")
         check_integer("batch_size", self.batch_size)
         check_numbers(self, "truncate_dim", "max_active_dims", least=1, integer=True, optional=True)
         if self.output_value != "sentence_embedding":
             raise InputError(
-                f"output_value is {self.output_value!r:.40}; only 'sentence_embedding' is given. "
+                f"output_value is {shown(self.output_value)}; only 'sentence_embedding' is given. "
                 "What single words or tokens do is in explain(text)"
             )
         check_choice("precision", self.precision, (None, *PRECISIONS))
@@ -94,7 +96,7 @@ PLAIN = EncodeOptions()
 def validate_role(role: Any) -> Role:
     """Return `role` after checking it."""
     if role not in (None, *ROLES):
-        raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
+        raise InputError(f"role is {shown(role)}; it must be 'query', 'document' or None")
     checked: Role = role
     return checked
 
@@ -118,10 +120,10 @@ def validate_texts(
         if type(text) is not str:
             refuse_tables(text)
         if not isinstance(text, str):
-            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
+            raise InputError(f"explain takes texts, got {type(text).__name__} ({shown(text)}); pass a str")
     roles = [validate_role(role) for role in (role1, role2)]
     if text2 is MISSING_TEXT and role2 is not None:
-        raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
+        raise InputError(f"role2 is {shown(role2)}, and there is no second text; give role1 for the first")
     return texts, roles[: len(texts)]
 
 
@@ -190,7 +192,7 @@ def to_2d_array(embeddings: Any) -> Any:
     array = np.asarray(embeddings)
     if array.dtype.kind in "USO":
         raise InputError(
-            f"similarity takes embeddings, got {embeddings!r:.60}; encode texts first: "
+            f"similarity takes embeddings, got {shown(embeddings)}; encode texts first: "
             "model.similarity(model.encode(texts1), model.encode(texts2)). explain(text1, text2) takes texts"
         )
     return np.atleast_2d(array)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.persistence.store import read_regular, writing
 from pellucid.process import cached_property
 from pellucid.text.unicode import well_formed
@@ -98,11 +98,11 @@ class Dimensions:
             close = get_close_matches(which.lower(), list(lower), n=1, cutoff=0.5)
             close = close or [name for name in lower if which.lower() in name]  # the beginning of a long anchor text
             hint = f"did you mean {lower[close[0]]!r}?" if close else f"the first is {self.names[0]!r:.80}"
-            raise InputError(f"no dimension is called {which!r:.120}; {hint}")
+            raise InputError(f"no dimension is called {shown(which, 120)}; {hint}")
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise InputError(f"a dimension is given by its name or number, got {which!r:.60}")
+            raise InputError(f"a dimension is given by its name or number, got {shown(which)}")
         if not -len(self) <= which < len(self):
-            raise InputError(f"no dimension {which}; there are {len(self)}, counted from 0")
+            raise InputError(f"no dimension {shown(which)}; there are {len(self)}, counted from 0")
         return int(which) % len(self)
 
     def numbers(self, which: Iterable[Which | Iterable[Which]]) -> list[int]:
@@ -257,7 +257,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
     for index, factor in _by_number(dimensions, factors).items():
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MAX_SCALE:
             raise InputError(
-                f"the factor of {dimensions.names[index]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
+                f"the factor of {dimensions.names[index]!r:.80} is {shown(factor)}; it must be between 0 and a million"
             )
         diagonal[index] = factor
     return Edit(dimensions, _diagonal(diagonal))
@@ -268,7 +268,7 @@ def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
     items = list(dimensions)
     for index, name in _by_number(dimensions, names).items():
         if not isinstance(name, str):
-            raise InputError(f"the new name of {dimensions.names[index]!r:.80} is {name!r:.60}; a name is a string")
+            raise InputError(f"the new name of {dimensions.names[index]!r:.80} is {shown(name)}; a name is a string")
         items[index] = replace(items[index], name=name)
     return Edit(Dimensions(items), _diagonal(np.ones(len(items))))
 

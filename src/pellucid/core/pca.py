@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 
 Array = npt.NDArray[np.float64]
 
@@ -145,7 +145,7 @@ def projection(directions: npt.ArrayLike, names: Sequence[str]) -> Array:
         remainder = direction - basis.T @ (basis @ direction)
         remainder -= basis.T @ (basis @ remainder)  # once more, against rounding
         if np.linalg.norm(remainder) <= MIN_DIRECTION_LENGTH * max(length, MIN_DIRECTION_LENGTH):
-            raise InputError(f"{name!r:.60} has no direction that can be removed: it is empty, or as others given")
+            raise InputError(f"{shown(name)} has no direction that can be removed: it is empty, or as others given")
         basis = np.vstack([basis, remainder / np.linalg.norm(remainder)])
     if len(basis) >= rows.shape[1]:
         raise InputError(f"{len(basis)} directions take all {rows.shape[1]} dimensions of the model; remove fewer")

@@ -23,7 +23,7 @@ from pellucid.core.removal import without
 from pellucid.dense.measured import MeasuredReasons
 from pellucid.dense.reasons import EncoderQuery, Parts, Reasons
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Lead, Note, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
 from pellucid.progress import Progress
@@ -97,11 +97,11 @@ def check_reasons(
     reasons = model.reasons
     if reasons is None or reasons.kind not in ("words", "tokens"):
         what = "no reasons" if reasons is None else f"{reasons.kind} as reasons"
-        raise InputError(f'{model!r} has {what}; check those of words: model.with_reasons("words")')
+        raise InputError(f'{shown(model)} has {what}; check those of words: model.with_reasons("words")')
     pairs = _pairs_of(model, texts_or_pairs, n)
     measured = model.with_reasons(MeasuredReasons.kind).reasons
     if not isinstance(measured, MeasuredReasons):
-        raise TypeError(f"measured reasons are {measured!r}")
+        raise TypeError(f"measured reasons are {shown(measured)}")
     test = _Test(model, reasons, measured, pairs, (role1, role2))
     agreements = test.agreements(show_progress_bar)
     if len(agreements) < _MIN_PAIRS:

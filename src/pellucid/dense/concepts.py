@@ -35,7 +35,7 @@ from pellucid.dense.learning import code_matrix, learned_directions, name_concep
 from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import MAX_FIT_TEXTS, MIN_FIT_TEXTS, WordReasons, mean_vector, table_for
-from pellucid.errors import InputError, ModelFolderError, check_integer, check_seed, require
+from pellucid.errors import InputError, ModelFolderError, check_integer, check_seed, require, shown
 from pellucid.explain.rows import DIMENSION, Row
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.explain.views.report import Report
@@ -104,11 +104,11 @@ class ConceptReasons(Reasons):
             name = next(
                 name for number, name in enumerate(self.names) if self._number[name] != number or not name.strip()
             )
-            raise InputError(f"the concept {name!r:.80} is given twice or blank; names must differ")
+            raise InputError(f"the concept {shown(name, 80)} is given twice or blank; names must differ")
         if not lengths.all():
             raise InputError(f"the concept {self.names[int(lengths.argmin())]!r:.80} has a vector without length")
         if most < 1:
-            raise InputError(f"most is {most!r:.20}; a text needs at least 1 concept")
+            raise InputError(f"most is {shown(most)}; a text needs at least 1 concept")
 
     @classmethod
     def from_words(
@@ -355,7 +355,7 @@ class ConceptReasons(Reasons):
         if name not in self._number:
             close = get_close_matches(str(name), self.names, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r:.80}?" if close else f"the first is {self.names[0]!r:.80}"
-            raise InputError(f"no concept is called {name!r:.80}; {hint}")
+            raise InputError(f"no concept is called {shown(name, 80)}; {hint}")
         return self._number[name]
 
     def drift(self, before: Any, after: Any, top_k: int = 20) -> ConceptDrift:

@@ -34,7 +34,7 @@ from pellucid.dense.words import (
     stored_words,
     words_for,
 )
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 from pellucid.persistence.folder import identify
 from pellucid.persistence.store import writing_folder
 from pellucid.persistence.untrusted import without_bars
@@ -95,7 +95,7 @@ class EncoderEmbedder(Embedder):
                 f"got {kind}"
             )
         if isinstance(reasons, str) and reasons not in REASON_KINDS:
-            raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(REASON_KINDS)}, or None")
+            raise InputError(f"reasons are {shown(reasons)}; they must be {', '.join(REASON_KINDS)}, or None")
         self.model = model
         self._dimension: int | None = None
         self._fit = fit
@@ -438,8 +438,8 @@ class EncoderEmbedder(Embedder):
         default = getattr(self.model, "default_prompt_name", None)
         if self.is_sentence_transformer and default is not None:
             raise InputError(
-                f"prompt is {prompt!r:.60}, and the encoder puts its own before every text; set its "
-                f"default_prompt_name, {default!r:.40}, to None"
+                f"prompt is {shown(prompt)}, and the encoder puts its own before every text; set its "
+                f"default_prompt_name, {shown(default)}, to None"
             )
         return super()._prompted(texts, prompt)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer, shown
 from pellucid.index.engine import Condition, Engine, EngineSettings, Generation, Point, Vector, Where, blocks
 
 
@@ -41,7 +41,7 @@ class RemoteSettings(EngineSettings, Protocol):
         """Check what the server would refuse."""
         pattern, allowed = self._NAMES
         if not re.fullmatch(pattern, self.collection, re.ASCII):
-            raise InputError(f"the collection is {self.collection!r:.60}; use {allowed}")
+            raise InputError(f"the collection is {shown(self.collection)}; use {allowed}")
         check_integer("shards", self.shards)
         check_integer("replicas", self.replicas)
 

@@ -38,7 +38,7 @@ from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import EMBEDDING, REMAINDER, Row
 from pellucid.loading import load
@@ -207,7 +207,7 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
         raise InputError("an ensemble needs at least one model")
     for name in named:
         if not isinstance(name, str) or not name.strip() or BETWEEN in name or "\n" in name:
-            raise InputError(f"a part is called {name!r:.60}; a name is one line of text without {BETWEEN!r} in it")
+            raise InputError(f"a part is called {shown(name)}; a name is one line of text without {BETWEEN!r} in it")
     parts = tuple(map(Part, named, named.values(), normalized_weights(weights, len(named))))
     for part in parts:
         part.model.get_embedding_dimension()  # a function that gives no rows is refused now
@@ -222,7 +222,7 @@ def normalized_weights(weights: Sequence[float] | None, count: int) -> list[floa
         values = np.array(np.nan)
     if values.shape != (count,) or not ((values >= 0) & (values <= _MAX_WEIGHT)).all() or not values.any():
         raise InputError(
-            f"weights are {weights!r:.80}; {count} models need as many numbers, none negative and one above 0"
+            f"weights are {shown(weights, 80)}; {count} models need as many numbers, none negative and one above 0"
         )
     total = values.sum()
     shares: list[float] = (values if abs(total - 1) < _SUM_TOLERANCE else values / total).tolist()
@@ -345,7 +345,7 @@ class EnsembleEmbedder(Embedder):
         names = [record["name"] for record in records]
         unknown = set(models) - set(names)
         if unknown:
-            raise InputError(f"there is no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
+            raise InputError(f"there is no part {shown(sorted(unknown)[0], 80)}; there are {', '.join(names)}")
         return cls.from_parts(
             _read_part(folder, n, record, models.get(record["name"])) for n, record in enumerate(records)
         )
@@ -365,7 +365,7 @@ class EnsembleEmbedder(Embedder):
         """
         unknown = set(sources or {}) - set(self.names)
         if unknown:
-            raise InputError(f"no part is called {sorted(unknown)[0]!r:.80}; there are {', '.join(self.names)}")
+            raise InputError(f"no part is called {shown(sorted(unknown)[0], 80)}; there are {', '.join(self.names)}")
         self._save(path, sources=sources)
 
     def _write(self, folder: Path, sources: Mapping[str, str] | None = None) -> dict[str, Any]:

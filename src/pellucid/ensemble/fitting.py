@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pellucid.analysis.comparing import check_pairs
 from pellucid.analysis.coordinates import average_ranks
 from pellucid.ensemble.embedder import make_parts
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.text.inputs import check_texts
 
 _WEIGHT_STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
@@ -119,7 +119,7 @@ def fit_ranking_weights(
     for query, query_gains in enumerate(relevant):
         for document, gain in query_gains.items():
             if not 0 <= document < count or not 0 <= gain < np.inf:
-                raise InputError(f"query {query} has gain {gain!r:.20} for document {document!r:.20} of {count}")
+                raise InputError(f"query {query} has gain {shown(gain)} for document {document!r:.20} of {count}")
             gains[query, document] = gain
         if not gains[query].any():
             raise InputError(f"query {query} has no relevant document; leave it out")

@@ -24,7 +24,7 @@ from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import InputError, ModelFolderError, missing_extra, nearest_name, unknown_name
+from pellucid.errors import InputError, ModelFolderError, missing_extra, nearest_name, shown, unknown_name
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
@@ -113,7 +113,7 @@ def evaluate(
         MissingExtraError: mteb, or the package that opens `model`, is not installed.
     """
     if isinstance(tasks, str):
-        raise InputError(f"tasks is a string; give a list, as tasks=[{tasks!r}]")
+        raise InputError(f"tasks is a string; give a list, as tasks=[{shown(tasks)}]")
     chosen = _choose_hub(tasks) if data is None else choose_local(find_tasks(data), tasks)
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
 
@@ -170,7 +170,7 @@ def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
         if name.lower() not in types and name.lower() not in name_by_lower:
             similar_name = nearest_name(name, name_by_lower.values())
             hint = f"; did you mean {similar_name!r}?" if similar_name else ""
-            raise InputError(f"MTEB has no English task {name!r}{hint}")
+            raise InputError(f"MTEB has no English task {shown(name)}{hint}")
         chosen.update(dict.fromkeys(types.get(name.lower()) or [name_by_lower[name.lower()]]))
     return list(map(HubTask, chosen))
 

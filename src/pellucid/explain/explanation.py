@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import (
     SENTENCE,
@@ -245,7 +245,7 @@ class Explanation(ExplanationViews):
 
     def _check_number(self, text: int) -> None:
         if text not in range(1, len(self.texts) + 1):
-            raise InputError(f"text is {text!r}; this explanation has texts 1 to {len(self.texts)}")
+            raise InputError(f"text is {shown(text)}; this explanation has texts 1 to {len(self.texts)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
@@ -274,7 +274,7 @@ class Explanation(ExplanationViews):
         try:
             for name in ("rows", "coverage"):
                 if not isinstance(content[name], (list, tuple)):
-                    raise TypeError(f"{name!r} is {content[name]!r:.60}")
+                    raise TypeError(f"{shown(name)} is {content[name]!r:.60}")
             row_fields = dict.fromkeys(Row._fields)
             if any(row.keys() != row_fields.keys() for row in content["rows"]):
                 raise KeyError(f"a row has other keys than {', '.join(row_fields)}")
@@ -316,7 +316,7 @@ def _check_kinds(content: Mapping[str, Any]) -> None:
     for part in (content, *(row._asdict() for row in content["rows"])):
         for name, value in part.items():
             if not _fits(name, value, texts):
-                raise TypeError(f"{name!r} is {value!r:.60}")
+                raise TypeError(f"{shown(name)} is {shown(value)}")
         if part.get("kind") == WORD_PAIR and len(part["parts"]) != 2:
             raise TypeError(f"the parts of a word pair are {part['parts']!r:.60}")
 

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, shown
 from pellucid.index.metadata import number_in, timestamp
 from pellucid.index.values import MAX_INTEGER
 
@@ -223,7 +223,7 @@ def strptime_format(date_format: str) -> str:
             return pattern
     except (ValueError, re.error):
         pass
-    raise InputError(f"date_format is {date_format!r:.60}; it must have day, month and year, such as %d.%m.%Y")
+    raise InputError(f"date_format is {shown(date_format)}; it must have day, month and year, such as %d.%m.%Y")
 
 
 def _formats_of(text: str) -> set[str]:

@@ -14,7 +14,7 @@ from itertools import islice, zip_longest
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from pellucid.errors import InputError, warn
+from pellucid.errors import MAX_WRITTEN_BITS, InputError, shown, warn
 from pellucid.index.values import plain_metadata
 from pellucid.text.corpus import CorpusFile
 from pellucid.text.inputs import describe_item, iterate_texts
@@ -229,12 +229,14 @@ def validate_id(value: Any, what: str, position: int | None = None) -> str:
     """Return an id as it is kept: a string, an integer as its digits; `what` and `position` name it in messages."""
     if type(value) is str and value and value.isascii():
         return value
-    if type(value) is not bool and isinstance(value, Integral):  # numpy's are, too
-        return str(int(value))
     what = what if position is None else f"{what} {position}"
+    if type(value) is not bool and isinstance(value, Integral):  # numpy's are, too
+        if (number := int(value)).bit_length() > MAX_WRITTEN_BITS:
+            raise InputError(f"{what} is {shown(number)}; give an id of at most 600 digits")
+        return str(number)
     if not isinstance(value, str) or not value:
         kind = type(value).__name__
-        raise InputError(f"{what} is {value!r:.40} ({kind}); an id is a string that is not empty, or an integer")
+        raise InputError(f"{what} is {shown(value)} ({kind}); an id is a string that is not empty, or an integer")
     if well_formed(value) != value:
-        raise InputError(f"{what} is {value!r:.80}, which holds half a character (a lone surrogate)")
+        raise InputError(f"{what} is {shown(value, 80)}, which holds half a character (a lone surrogate)")
     return value

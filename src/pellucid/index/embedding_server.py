@@ -29,7 +29,7 @@ import numpy as np
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Vectors
-from pellucid.errors import VERSION, EngineError, InputError, check_integer, check_number, require, warn
+from pellucid.errors import VERSION, EngineError, InputError, check_integer, check_number, require, shown, warn
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import well_formed
 
@@ -109,7 +109,7 @@ class EmbeddingServer:
         """
         parts = _split_url(url)
         if not isinstance(model, str) or not model:
-            raise InputError(f"the model is {model!r:.60}; give its name on the server")
+            raise InputError(f"the model is {shown(model)}; give its name on the server")
         if key is not None and not (isinstance(key, str) and _ENVIRONMENT_NAME.fullmatch(key)):
             raise InputError("key is no name of an environment variable; set one to the key, and give its name")
         check_integer("batch_size", batch_size)
@@ -146,7 +146,7 @@ class EmbeddingServer:
 
     def _rows(self, texts: Any, role: Role) -> Vectors:
         if isinstance(texts, str):
-            raise InputError(f"texts is one string, {texts!r:.60}; give a list of texts")
+            raise InputError(f"texts is one string, {shown(texts)}; give a list of texts")
         texts = check_texts(texts)
         positions = [position for position, text in enumerate(texts) if text.strip()]  # OpenAI refuses empty ones
         inputs = [well_formed(texts[position]) for position in positions] or ["a"] * (not self._width)
@@ -342,14 +342,16 @@ def _check_roles(roles: Any) -> dict[str, dict[str, Any]]:
     if roles is not None and not isinstance(roles, Mapping):
         raise InputError(f"roles are {type(roles).__name__}; give a dict: {{'query': {{'input_type': 'query'}}}}")
     if unknown := set(roles or {}) - {"query", "document"}:
-        raise InputError(f"roles name {min(map(str, unknown))!r:.40}; there are 'query' and 'document'")
+        raise InputError(f"roles name {shown(min(map(str, unknown)))}; there are 'query' and 'document'")
     for role, fields in (roles or {}).items():
         if not isinstance(fields, Mapping) or {"input", "model"} & set(fields):
-            raise InputError(f"the fields of role {role!r} are {fields!r:.60}; give a dict without 'input' and 'model'")
+            raise InputError(
+                f"the fields of role {shown(role)} are {shown(fields)}; give a dict without 'input' and 'model'"
+            )
         try:
             json.dumps(dict(fields), allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"the fields of role {role!r} cannot be written as JSON: {error}") from None
+            raise InputError(f"the fields of role {shown(role)} cannot be written as JSON: {error}") from None
     return {role: dict(fields) for role, fields in (roles or {}).items()}
 
 

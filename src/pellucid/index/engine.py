@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from pellucid.errors import IndexFolderError, InputError
+from pellucid.errors import IndexFolderError, InputError, shown
 
 Item = TypeVar("Item")
 
@@ -125,7 +125,7 @@ def store_engine(engine: EngineSettings | None) -> dict[str, Any]:
     if engine is None:
         return {"kind": LOCAL}
     if getattr(type(engine), "kind", None) not in ENGINES:
-        raise InputError(f"the engine is {engine!r:.60}; give one of pellucid.engines, such as Qdrant(url=...)")
+        raise InputError(f"the engine is {shown(engine)}; give one of pellucid.engines, such as Qdrant(url=...)")
     return {"kind": engine.kind, **vars(engine)}
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pellucid.analysis.deletion import confidence_interval
 from pellucid.analysis.ranking import TopRow
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import CorpusError, InputError, missing_extra, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.index.engine import Vector
@@ -315,7 +315,7 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             "queries are a dict: id -> text, and relevant is one: id of a query -> {id of a document: grade}; read "
             "files with read_queries and read_qrels"
         )
-    texts = {str(query): text for query, text in queries.items()}
+    texts = {_id_text(query): text for query, text in queries.items()}
     query_texts: dict[str, str] = {}
     grades_by_query: dict[str, dict[str, int]] = {}
     left_out = 0
@@ -325,19 +325,19 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             for grade in grades.values()
         ):
             raise InputError(
-                f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers up to "
+                f"the judgements of query {shown(query)} are {shown(grades, 80)}; give {{id: grade}}, integers up to "
                 f"{MAX_GRADE:,}"
             )
         if not any(grade > 0 for grade in grades.values()):
             continue
-        if (text := texts.get(str(query))) is None:
+        if (text := texts.get(_id_text(query))) is None:
             left_out += 1
             continue
         if not isinstance(text, str):
-            raise InputError(f"query {query!r:.60} is {text!r:.40}; it must be a string")
-        query_texts[str(query)] = well_formed(text)
-        grades_by_query[str(query)] = {
-            well_formed(str(document_id)): int(grade) for document_id, grade in grades.items()
+            raise InputError(f"query {shown(query)} is {shown(text)}; it must be a string")
+        query_texts[_id_text(query)] = well_formed(text)
+        grades_by_query[_id_text(query)] = {
+            well_formed(_id_text(document_id)): int(grade) for document_id, grade in grades.items()
         }
     if not grades_by_query:
         raise InputError(
@@ -345,6 +345,11 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             "are they of the same set?"
         )
     return query_texts, grades_by_query, left_out
+
+
+def _id_text(id: object) -> str:
+    """Return an id as text."""
+    return shown(id) if type(id) is int else str(id)
 
 
 # --- Weights ---

@@ -13,7 +13,7 @@ from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Counterfactual, Passage, fewest_removals, passage_terms
 from pellucid.dense.tokenized import text_units
 from pellucid.errors import VERSION as PELLUCID_VERSION
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, check_number, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
@@ -165,7 +165,8 @@ class Hit:
         Raises:
             InputError: the score is below already, or stays above as long as a word is left.
         """
-        threshold = below.score if isinstance(below, Hit) else float(below)
+        threshold = below.score if isinstance(below, Hit) else below
+        check_number("below", threshold)
         text = self.reasons.text
         return fewest_removals(Passage(text, list(text_units(text)), self.score, self._source.scores), threshold)
 
@@ -411,7 +412,7 @@ class SecondStage:
         """Take a CrossEncoder or `score(query, texts)`, and the weights of a search over the parts of the index."""
         if not (callable(rerank) or hasattr(rerank, "predict")):
             hint = "give a CrossEncoder, or a function of a query and a list of texts"
-            raise InputError(f"rerank is {rerank!r:.60}; {hint}")
+            raise InputError(f"rerank is {shown(rerank)}; {hint}")
         check_integer("rerank_top", top)
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")

@@ -25,7 +25,15 @@ import numpy as np
 from pellucid.analysis.score_shares import Drivers, collect_drivers
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import Fit, fit_words
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, answering_guesses, check_integer
+from pellucid.errors import (
+    EngineError,
+    IndexFolderError,
+    InputError,
+    PellucidError,
+    answering_guesses,
+    check_integer,
+    shown,
+)
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
@@ -79,7 +87,8 @@ class Index(DocumentCollection):
     def __init__(self, folder: Any = "my-index", *opened: Any, read_only: bool = False) -> None:
         """Take what `create` and `open` have opened; these are for users."""
         if not opened:
-            raise InputError(f"Index.open({str(folder)!r:.80}) opens an index, and Index.create makes an empty one")
+            path = str(folder) if isinstance(folder, os.PathLike) else folder
+            raise InputError(f"Index.open({shown(path, 80)}) opens an index, and Index.create makes an empty one")
         super().__init__(folder, *opened, read_only=read_only)
 
     @classmethod
@@ -194,7 +203,7 @@ class Index(DocumentCollection):
                 else:
                     caller_models = {} if models is None else models
                     if not isinstance(caller_models, Mapping):
-                        raise InputError(f"models are {caller_models!r:.60}; give a dict: name of the part -> model")
+                        raise InputError(f"models are {shown(caller_models)}; give a dict: name of the part -> model")
                     opened = open_stored_models(folder, settings["models"], caller_models, check=not rebuild)
                 break
             except PellucidError:
@@ -295,7 +304,7 @@ class Index(DocumentCollection):
             if name not in encoders:
                 encoder_names = ", ".join(encoders) or "none"
                 raise InputError(
-                    f"the part {part!r:.60} is no encoder; the encoders of this index are: {encoder_names}"
+                    f"the part {shown(part)} is no encoder; the encoders of this index are: {encoder_names}"
                 )
             encoder, state = encoders[name], writer.commit.state
             texts, vectors = sample_passages(writer.commit, self._snapshot.engine, name, encoder, MAX_FITTED_PASSAGES)
@@ -402,7 +411,7 @@ class Index(DocumentCollection):
     ) -> RankedPassages:
         """Return the best passages of a search."""
         if not isinstance(query, str):
-            raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
+            raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")
         lowest_score, query = validate_min_score(min_score), well_formed(query)
         while True:
             snapshot = self.snapshot()

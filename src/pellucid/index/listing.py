@@ -6,11 +6,12 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from pellucid.errors import InputError, check_integer, unknown_name
+from pellucid.errors import InputError, check_integer, shown, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
 from pellucid.index.metadata import column_keys, field_types, kind_of, parse_where, timestamp
@@ -118,10 +119,16 @@ def _read(document_rows: Iterable[DocumentRow]) -> Iterator[Document]:
         yield segment.document(row)
 
 
+MAX_NUMBER_DIGITS = 18  # of a document's number, which is an int64
+
+
 def document_number(after: int | str) -> int:
     """Return the number that a cursor holds."""
-    if isinstance(after, bool) or not str(after).isascii() or not str(after).isdigit() or len(str(after)) > 18:
-        raise InputError(f"after is {after!r:.40}; give the number of a document, or the next of the page before")
+    number: Any = after
+    is_digits = isinstance(after, str) and after.isascii() and after.isdigit() and len(after) <= MAX_NUMBER_DIGITS
+    is_integer = isinstance(number, Integral) and not isinstance(number, bool)
+    if not (is_digits or (is_integer and 0 <= number < 10**MAX_NUMBER_DIGITS)):
+        raise InputError(f"after is {shown(after)}; give the number of a document, or the next of the page before")
     return int(after)
 
 

@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from pellucid.errors import InputError, nearest_name, unknown_name
+from pellucid.errors import InputError, nearest_name, shown, unknown_name
 from pellucid.index.engine import Condition, Where
 from pellucid.index.values import MAX_INTEGER, LeftOut, Plain, plain_value
 
@@ -116,7 +116,9 @@ def parse_where(where: Any, fields: Fields) -> Where:
         return ()
     alternatives = [where] if isinstance(where, Mapping) else where
     if not isinstance(alternatives, Sequence) or isinstance(alternatives, str):
-        raise InputError(f'where is {where!r:.60}; it is a dict such as {{"year": {{"gte": 1990}}}}, or a list of such')
+        raise InputError(
+            f'where is {shown(where)}; it is a dict such as {{"year": {{"gte": 1990}}}}, or a list of such'
+        )
     if not alternatives:  # a program whose list of allowed conditions is empty must not get every document
         raise InputError("where is an empty list, so no document can meet it; give a condition, or None for all")
     return tuple(tests for alternative in alternatives for tests in _tests(alternative, fields))
@@ -125,14 +127,14 @@ def parse_where(where: Any, fields: Fields) -> Where:
 def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
     """Yield the tests of which all must hold; more than once where a typed value can be read in two ways."""
     if not isinstance(where, Mapping):
-        raise InputError(f"a condition is {where!r:.60}; it must be a dict of fields")
+        raise InputError(f"a condition is {shown(where)}; it must be a dict of fields")
     per_field: list[list[list[Condition]]] = []
     for name, requested in where.items():
         if name not in fields:
-            suggestion = nearest_name(str(name), fields)
+            suggestion = nearest_name(shown(name) if not isinstance(name, str) else name, fields)
             names = ", ".join(sorted(fields)) or "none"
             hint = f"; did you mean {suggestion!r}?" if suggestion else f"; its fields are {names:.200}"
-            raise InputError(f"no document of this index has a field {name!r:.60}{hint}")
+            raise InputError(f"no document of this index has a field {shown(name)}{hint}")
         per_field += _field_tests(_Field(name, *fields[name]), requested)
     for chosen in product(*per_field):
         yield tuple(test for tests in chosen for test in tests)
@@ -176,7 +178,7 @@ def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]
             raise InputError(f"{field}: {unknown_name('operator', operator, _OPERATORS)}")
         if operator == "exists":
             if not isinstance(value, bool):
-                raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
+                raise InputError(f"exists of {field} is {shown(value)}; give True or False")
             keys = column_keys(field.number, field.kinds)
             absent = [Condition(key, "exists", None, negated=True) for key in keys]
             yield [[Condition(",".join(keys), "exists", None)] if value else absent]
@@ -209,7 +211,7 @@ def _equals(field: _Field, operator: str, values: list[Any], *, mixes: bool = Fa
     checked = [_compared(item, f"the value for {field}") for item in values]
     if not values or any(isinstance(item, list) for item in checked):
         value = checked[0] if operator in ("eq", "ne") else checked
-        raise InputError(f"{operator} of {field} is {value!r:.60}; give a value, or for in and nin a list")
+        raise InputError(f"{operator} of {field} is {shown(value)}; give a value, or for in and nin a list")
     groups: dict[tuple[str, str], list[Any]] = {}
     for item in checked:
         key, stored = _stored(item, field.number)
@@ -222,7 +224,7 @@ def _equals(field: _Field, operator: str, values: list[Any], *, mixes: bool = Fa
         return [[test._replace(negated=True) for test in tests]]
     keys = {key for key, _ in groups}
     if len(keys) > 1 and not mixes:
-        raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
+        raise InputError(f"in of {field} mixes kinds: {shown(checked)}; give a list of conditions instead")
     if not keys & set(column_keys(field.number, field.kinds)) or (
         field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
     ):
@@ -251,7 +253,7 @@ def _range(field: _Field, operator: str, value: Any) -> Condition:
     kind = "" if isinstance(checked, list) else kind_of(checked)
     if kind not in ("n", "d"):
         values = _RANGE_VALUES.get(field.kinds, "a number or a date, such as 2024-05-31")
-        raise InputError(f"{_shown(operator)} of {field} is {value!r:.40}; it needs {values}")
+        raise InputError(f"{_shown(operator)} of {field} is {shown(value)}; it needs {values}")
     if kind not in field.kinds:
         raise field.refused(operator, checked)
     if kind == "n":
@@ -267,4 +269,4 @@ def _compared(value: Any, what: str) -> Any:
             return plain
     if value == "":
         raise InputError(f'{what} is "", which no document holds; {{"exists": False}} is for those without the field')
-    raise InputError(f"{what} is {value!r:.60} ({type(value).__name__}); give a string, a number, a boolean or a date")
+    raise InputError(f"{what} is {shown(value)} ({type(value).__name__}); give a string, a number, a boolean or a date")

@@ -26,7 +26,7 @@ from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.dense.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError, shown
 from pellucid.index.arrays import DocumentRows
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.index.engine import Generation, Vector
@@ -122,7 +122,7 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
             raise InputError("two models have the same name; give a dict of names: models={'one': ..., 'two': ...}")
     for name in named:
         if not isinstance(name, str) or not name.strip() or name in (BM25, ".", "..") or re.search("/|\0|: ", name):
-            raise InputError(f"a part is called {name!r:.60}; give a name without '/' and ': ', other than {BM25!r}")
+            raise InputError(f"a part is called {shown(name)}; give a name without '/' and ': ', other than {BM25!r}")
     return {name: Model(name, model) for name, model in named.items()}
 
 
@@ -204,7 +204,7 @@ def open_stored_models(
     names = [model["name"] for model in stored]
     unknown = sorted(set(caller_models) - set(names))
     if unknown:
-        raise InputError(f"the index has no model {unknown[0]!r:.60}; its models are {', '.join(names) or 'none'}")
+        raise InputError(f"the index has no model {shown(unknown[0])}; its models are {', '.join(names) or 'none'}")
     opened = {}
     for model in stored:
         name = model["name"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from pellucid.core.fingerprint import same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.errors import EngineError, IndexFolderError, InputError, shown
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector
@@ -41,7 +41,7 @@ class QueryFunction:
             InputError: it cannot be called.
         """
         if not callable(function):
-            raise InputError(f"a function is {function!r:.60}; give one that takes a list of texts")
+            raise InputError(f"a function is {shown(function)}; give one that takes a list of texts")
         self._function = function
 
     def __call__(self, texts: list[str]) -> Any:
@@ -70,9 +70,9 @@ class PrecomputedVectors:
         self.models = models
         if not isinstance(vectors, (Mapping, type(None))):
             raise InputError(f"vectors are {type(vectors).__name__}; give a dict: name of the part -> array")
-        if unknown := sorted(set(map(str, vectors or {})) - set(models)):
+        if unknown := [name for name in vectors or {} if name not in models]:
             raise InputError(
-                f"vectors are given for {unknown[0]!r:.60}, and the models of the index are "
+                f"vectors are given for {shown(unknown[0])}, and the models of the index are "
                 f"{', '.join(models) or 'none'}"
             )
         self._arrays = {name: _validate(name, array, models[name]) for name, array in (vectors or {}).items()}

@@ -17,10 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from reprlib import repr as shown  # of what may be nested deeper than Python can show
 from typing import Any
 
-from pellucid.errors import CorpusError, warn
+from pellucid.errors import CorpusError, shown, warn
 from pellucid.index.column_types import MISSING_STRINGS, CellFormat, ColumnType, TypeSource, scan_columns
 from pellucid.index.documents import Record, validate_id, warn_left_out
 from pellucid.index.values import LeftOut, plain_metadata, plain_value
@@ -274,7 +273,7 @@ def _id_of(value: Any, source: str, number: int) -> str:
             plain = int(plain)
         if plain is None or (isinstance(plain, (str, int)) and not isinstance(plain, bool)):
             return "" if plain is None else validate_id(plain, f"the id of {where}")
-    raise CorpusError(f"{where}: the id {shown(value):.40} is {type(value).__name__}; ids are strings or integers")
+    raise CorpusError(f"{where}: the id {shown(value)} is {type(value).__name__}; ids are strings or integers")
 
 
 def _title_of(value: Any, file: CorpusFile, row: FileRow) -> str:

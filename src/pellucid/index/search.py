@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.dense.reasons import EncoderQuery
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, shown
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
 from pellucid.index.bm25 import K1, B, impacts
 from pellucid.index.documents import PASSAGE_BITS, Document
@@ -507,7 +507,7 @@ class HitReader:
         part = self.plan.parts[name]
         if part.is_reweighted:
             raise InputError(
-                f"words of the query are weighted in the part {name!r:.60}, so that its score is of no text whose "
+                f"words of the query are weighted in the part {shown(name)}, so that its score is of no text whose "
                 "words could be left out; search with word_weights={}"
             )
         if name not in self._measured_queries:

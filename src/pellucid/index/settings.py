@@ -13,7 +13,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import IndexFolderError, InputError, check_number
+from pellucid.errors import IndexFolderError, InputError, check_number, shown
 from pellucid.index.bm25 import fingerprint
 from pellucid.index.terms import Analyser
 from pellucid.text.unicode import normalize
@@ -132,25 +132,32 @@ def validate_weights(weights: Weights, parts: Sequence[str], default: Mapping[st
         raise InputError("an index needs a model, or BM25")
     if weights is None:
         return {part: default[part] for part in parts}
-    unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
+    unknown = [part for part in weights if part not in parts] if isinstance(weights, Mapping) else [weights]
     if unknown:
-        raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
-    values = [weights.get(part, 0.0) for part in parts]
-    if not all(isinstance(value, (int, float)) and 0 <= value <= MAX_WEIGHT for value in values) or not any(values):
+        name = f"{unknown[0]:.60}" if isinstance(unknown[0], str) else shown(unknown[0])
+        raise InputError(f"no part of the index is called {name}; its parts are {', '.join(parts)}")
+    values: list[Any] = [weights.get(part, 0.0) for part in parts]
+    if not all(map(_is_weight, values)) or not any(values):
         raise InputError(
-            f"weights are {dict(weights)!s:.200}; they must be numbers up to a million, none negative and one above 0"
+            f"weights are {shown(weights, 200)}; they must be numbers up to a million, none negative and one above 0"
         )
-    return {part: value / sum(values) for part, value in zip(parts, values)}
+    total = sum(map(float, values))
+    return {part: float(value) / total for part, value in zip(parts, values)}
+
+
+def _is_weight(value: Any) -> bool:
+    is_number = isinstance(value, Real)  # numpy's are, too
+    return is_number and 0 <= value <= MAX_WEIGHT
 
 
 def validate_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict[str, float]:
     """Return what words of a query count; None takes those of the settings."""
     weights = settings.get("word_weights", {}) if weights is None else weights
     if not isinstance(weights, Mapping):
-        raise InputError(f"word_weights are {weights!r:.60}; give a dict: word -> weight")
+        raise InputError(f"word_weights are {shown(weights)}; give a dict: word -> weight")
     for word, factor in weights.items():
-        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= MAX_WEIGHT:
-            raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
+        if not isinstance(word, str) or not _is_weight(factor):
+            raise InputError(f"the weight of the word {shown(word)} is {shown(factor)}; give one from 0 to a million")
     return {normalize(word).text: float(factor) for word, factor in weights.items()}
 
 
@@ -159,13 +166,13 @@ def validate_steer(steer: Weights) -> dict[str, float]:
     if steer is None:
         return {}
     if not isinstance(steer, Mapping):
-        raise InputError(f'steer is {steer!r:.60}; give a dict: text -> weight, such as {{"cars": -0.5}}')
+        raise InputError(f'steer is {shown(steer)}; give a dict: text -> weight, such as {{"cars": -0.5}}')
     weight: Any
     for text, weight in steer.items():
         is_number = isinstance(weight, Real) and not isinstance(weight, bool)
         if not isinstance(text, str) or not text.strip() or not is_number or not abs(weight) <= MAX_STEER:
             raise InputError(
-                f"the weight of {text!r:.60} in steer is {weight!r:.40}; give a text, and one from -10 to 10"
+                f"the weight of {shown(text)} in steer is {shown(weight)}; give a text, and one from -10 to 10"
             )
     return {text: float(weight) for text, weight in steer.items() if weight}
 

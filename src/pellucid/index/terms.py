@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, missing_extra, shown
 from pellucid.text.function_words import ENGLISH_STOP_WORDS
 from pellucid.text.unicode import HANGUL, UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize
 from pellucid.text.words import Span
@@ -605,7 +605,7 @@ def _stemmer(language: str) -> Any:
         raise missing_extra("PyStemmer", "search") from error
     if language not in Stemmer.algorithms():
         languages = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
-        raise InputError(f"language is {language!r:.40}; there are stemmers for {languages}; 'none' does not stem")
+        raise InputError(f"language is {shown(language)}; there are stemmers for {languages}; 'none' does not stem")
     stemmer = Stemmer.Stemmer(language)
     stemmer.maxCacheSize = 0  # its cache is slower than stemming, and terms are remembered here
     return stemmer.stemWord

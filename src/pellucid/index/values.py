@@ -19,7 +19,7 @@ from uuid import UUID
 
 import numpy as np
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 from pellucid.text.lines import NoValue
 from pellucid.text.unicode import well_formed
 
@@ -54,7 +54,7 @@ def plain_metadata(metadata: Any, what: str, left_out: dict[str, str] | None = N
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
-        raise InputError(f"the metadata of {what} is {type(metadata).__name__} {metadata!r:.60}; it must be a dict")
+        raise InputError(f"the metadata of {what} is {type(metadata).__name__} {shown(metadata)}; it must be a dict")
     plain: dict[str, Any] = {}
     for key, value in metadata.items():
         name = field_name(key)
@@ -199,7 +199,7 @@ def _converted(value: Any, what: str) -> Any:
                 _check_length(value)
             return plain_value(getattr(value, method)(), what)
     raise InputError(
-        f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, numbers, booleans, dates, or lists "
+        f"{what} is {shown(value)} ({type(value).__name__}); metadata are strings, numbers, booleans, dates, or lists "
         "of such"
     )
 

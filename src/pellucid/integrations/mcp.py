@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pellucid.core.arrays import check_explained
-from pellucid.errors import VERSION, InputError, PellucidError, missing_extra
+from pellucid.errors import VERSION, InputError, PellucidError, missing_extra, shown
 from pellucid.integrations.plain import facts_of, known_arguments, refuse_unknown
 
 try:
@@ -166,7 +166,7 @@ class _Tools:
         if name is None:
             return next(iter(self._models.values()))
         if name not in self._models:
-            raise InputError(f"no model {name!r:.80} is served here; there are: {', '.join(self._models)}")
+            raise InputError(f"no model {shown(name, 80)} is served here; there are: {', '.join(self._models)}")
         return self._models[name]
 
 

@@ -9,7 +9,7 @@ from functools import wraps
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pellucid.errors import InputError, UnknownArgumentError, unknown_name
+from pellucid.errors import InputError, UnknownArgumentError, shown, unknown_name
 from pellucid.loading import load
 from pellucid.persistence.folder import bundled_models, locate
 
@@ -69,7 +69,7 @@ def name_of(model: Embedder | str | os.PathLike[str]) -> str:
     folder = model.folder
     if folder is None:
         raise InputError(
-            f"{model!r:.80} was not opened from a folder, so that it has no name to store. Save it with "
+            f"{shown(model, 80)} was not opened from a folder, so that it has no name to store. Save it with "
             "save_pretrained, and give the folder instead"
         )
     return next((name for name in bundled_models() if locate(name) == folder), os.fspath(folder.absolute()))

@@ -15,7 +15,7 @@ import numpy as np
 
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
-from pellucid.errors import InputError, check_choice, check_integer, check_number
+from pellucid.errors import InputError, check_choice, check_integer, check_number, shown
 
 AdjustmentKind = Literal["none", "mean", "component"]
 ADJUSTMENTS = ("none", "mean", "component")
@@ -47,7 +47,7 @@ class Adjustment:
         check_choice("kind", self.kind, ADJUSTMENTS)
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
-            raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
+            raise InputError(f"an adjustment of kind {shown(self.kind)} {wants} offset")
         check_number("strength", self.strength, above=-1e18, below=1e18)
         check_integer("texts", self.texts, 0)
         if self.offset is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_draws, check_seed
+from pellucid.errors import InputError, check_draws, check_seed, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -187,7 +187,7 @@ def check_decoder(name: str, model: Any) -> KeyTokenEmbedder:
     """
     family = getattr(model, "family", type(model).__name__)
     if family != "keytokens":
-        raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
+        raise InputError(f"{shown(name)} is {family}; only key-token models and transformers are decoded to tokens")
     decoder: KeyTokenEmbedder = model
     return decoder
 

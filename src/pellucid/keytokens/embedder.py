@@ -30,7 +30,7 @@ from pellucid.core.dimensions import Dimensions, Edit, Mixing, renaming, write_d
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.core.query import Query, Terms
-from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, warn
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, shown, warn
 from pellucid.explain.rows import KEY_TOKEN, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens
@@ -300,7 +300,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         from pellucid.keytokens.sparse_encoder import check_expressible, linear_layer, write_modules
 
         if dtype not in ("float32", "float16"):
-            raise InputError(f"a given head is saved as float32 or float16, not {dtype!r:.40}")
+            raise InputError(f"a given head is saved as float32 or float16, not {shown(dtype)}")
         if sparse_encoder:
             check_expressible(self.backbone, self.settings, self.mixing, backbone_name)
         write_backbone(folder, self.backbone, backbone_name)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.process import cached_property
 from pellucid.transformer.tokenwords import Rank, tokens_of_rows, unused_name
 
@@ -45,7 +45,7 @@ class TokenHead:
         """Put rows [V, d], their bias [V] and tokens together, after checking that they fit."""
         if getattr(weight, "ndim", 0) != 2 or 0 in weight.shape:
             raise InputError(
-                f"a head is a matrix [vocabulary, d], such as open_backbone(name).head; got {weight!r:.60}"
+                f"a head is a matrix [vocabulary, d], such as open_backbone(name).head; got {shown(weight)}"
                 f" of shape {list(getattr(weight, 'shape', ()))}"
             )
         self.spelled, self.tokens = tokens_of_rows(int(weight.shape[0]), tokenizer)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.core import arrays
 from pellucid.core.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
-from pellucid.errors import InputError, ModelFolderError, check_integer, check_number, check_seed, missing_extra
+from pellucid.errors import InputError, ModelFolderError, check_integer, check_number, check_seed, missing_extra, shown
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property, ignored_warnings
 from pellucid.progress import Progress
@@ -108,7 +108,7 @@ class Clusters:
             WritingError: no space, no permission, or a read-only disk.
         """
         if dtype not in ("float32", "float16"):
-            raise InputError(f"centroids are saved as float32 or float16, not {dtype!r:.40}")
+            raise InputError(f"centroids are saved as float32 or float16, not {shown(dtype)}")
         tensors = {"assignment": self.assignment, "centroids": self.centroids.astype(dtype)}
         write_tensors(Path(folder) / _TENSORS, tensors)
         write_json(Path(folder) / _WORDS, {"words": self.words})

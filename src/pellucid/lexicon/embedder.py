@@ -32,7 +32,7 @@ from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
-from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, shown
 from pellucid.lexicon.clusters import Clusters
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
@@ -188,7 +188,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
     def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
         if dtype not in ("float32", "float16"):
-            raise InputError(f"centroids and adapter are saved as float32 or float16, not {dtype!r:.40}")
+            raise InputError(f"centroids and adapter are saved as float32 or float16, not {shown(dtype)}")
         write_backbone(folder, self.backbone, backbone_name, dtype)
         tensors: dict[str, npt.NDArray[Any]] = {
             "centroids": self.clusters.centroids.astype(dtype),
@@ -368,7 +368,7 @@ def _read_described(
 def _lists(value: Any) -> list[tuple[str, ...]]:
     """Return lists of texts after checking that they are such."""
     if not isinstance(value, list) or not all(isinstance(texts, list) for texts in value):
-        raise TypeError(f"there must be lists of texts, not {value!r:.40}")
+        raise TypeError(f"there must be lists of texts, not {shown(value)}")
     if not all(isinstance(text, str) for texts in value for text in texts):
         raise TypeError("a word is not a string")
     return [tuple(texts) for texts in value]

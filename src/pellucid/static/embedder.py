@@ -33,7 +33,7 @@ from pellucid.core.dimensions import (
 )
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Query
-from pellucid.errors import InputError, check_integer, require
+from pellucid.errors import InputError, check_integer, require, shown
 from pellucid.native.library import native
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import is_sound
@@ -165,7 +165,7 @@ class StaticEmbedder(Embedder):
         if dimensions is not None and len(dimensions) != vectors.shape[1]:
             raise InputError(f"{len(dimensions)} names for {vectors.shape[1]} dimensions")
         if dtype not in (None, str(vectors.dtype)) and (dtype, str(vectors.dtype)) != ("int4", "int8"):
-            raise InputError(f"a table of {vectors.dtype} cannot be {dtype!r}; only int8 may be another, 'int4'")
+            raise InputError(f"a table of {vectors.dtype} cannot be {shown(dtype)}; only int8 may be another, 'int4'")
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
         self.dtype = dtype or str(vectors.dtype)
         self._dimensions = dimensions

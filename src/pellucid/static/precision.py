@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 from pellucid.persistence.store import is_sound
 from pellucid.text.words import Vocabulary
 
@@ -133,7 +133,7 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
     """Return vectors as `dtype` ("int4" as int8 from -7 to 7) and, for whole numbers, their scales."""
     # Whole numbers that `dtype` can hold stay what they are: rounding twice would lose precision.
     if dtype not in DTYPES:
-        raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
+        raise InputError(f"dtype is {shown(dtype)}; known are {', '.join(DTYPES)}")
     vectors = np.asarray(vectors)
     max_integer = _MAX_INTEGERS.get(dtype)
     if max_integer is not None and scales is not None and (max_integer == 127 or within_four_bits(vectors)):

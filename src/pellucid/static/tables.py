@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from pellucid.core.dimensions import Dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import unspaced_run
 from pellucid.text.words import Vocabulary, display_form, is_phrase
@@ -76,7 +76,7 @@ def merge_static(
     models = []
     for name, model, _ in members:
         if not isinstance(model, StaticEmbedder):
-            raise InputError(f"only static models become one table; {name!r:.80} is a {type(model).__name__}")
+            raise InputError(f"only static models become one table; {shown(name, 80)} is a {type(model).__name__}")
         models.append(model)
     weighted_models = [model for model, (_, _, weight) in zip(models, members, strict=True) if weight > 0]
     sizes = iter(_typical_lengths(weighted_models, texts))

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as data_field
 from pathlib import Path
-from reprlib import repr as shown  # of what may be nested deeper than Python can show
 from typing import Any, NamedTuple, Union
 
-from pellucid.errors import CorpusError, InputError, nearest_name, warn
+from pellucid.errors import CorpusError, InputError, nearest_name, shown, warn
 from pellucid.process import cached_property
 from pellucid.text.delimited import DELIMITERS, QUOTINGS, DelimitedFile
 from pellucid.text.encodings import check_encoding
@@ -95,26 +94,29 @@ class CorpusFile:
         if self.encoding is not None:
             changed["encoding"] = check_encoding(self.encoding)
         if self.delimiter is not None:
-            mark = DELIMITERS.get(self.delimiter.lower(), self.delimiter.replace("\\t", "\t"))
+            name = self.delimiter if isinstance(self.delimiter, str) else ""
+            mark = DELIMITERS.get(name.lower(), name.replace("\\t", "\t"))
             if len(mark) != 1 or mark in '"\r\n\\':
                 names = ", ".join(DELIMITERS)
-                raise InputError(f"delimiter is {self.delimiter!r:.40}; give one character, or one of {names}")
+                raise InputError(f"delimiter is {shown(self.delimiter)}; give one character, or one of {names}")
             changed["delimiter"] = mark
         if self.quoting not in (None, *QUOTINGS):
-            raise InputError(f"quoting is {self.quoting!r:.40}; it is one of {', '.join(QUOTINGS)}")
+            raise InputError(f"quoting is {shown(self.quoting)}; it is one of {', '.join(QUOTINGS)}")
         if self.decimal not in (".", ","):
-            raise InputError(f"decimal is {self.decimal!r:.40}; numbers have '.' or ','")
+            raise InputError(f"decimal is {shown(self.decimal)}; numbers have '.' or ','")
         for name in ("columns", "leave_out"):
             value = getattr(self, name)
             if value is not None:
                 changed[name] = (value,) if isinstance(value, str) else tuple(value)
         if self.columns is not None and self.leave_out:
             raise InputError("columns and leave_out are both given; name the columns to keep, or those to leave out")
+        if not isinstance(self.types, Mapping):
+            raise InputError(f"types are {shown(self.types)}; give a dict: column -> one of {', '.join(TYPES)}")
         for name, kind in self.types.items():
             if kind not in TYPES:
-                raise InputError(f"the type of {name!r:.40} is {kind!r:.40}; there are {', '.join(TYPES)}")
+                raise InputError(f"the type of {shown(name)} is {shown(kind)}; there are {', '.join(TYPES)}")
             if name in self.roles:
-                raise InputError(f"{name!r:.40} is no metadata and needs no type")
+                raise InputError(f"{shown(name)} is no metadata and needs no type")
         for name, value in changed.items():
             object.__setattr__(self, name, value)
 
@@ -157,9 +159,7 @@ class CorpusFile:
                 )
             if type(row_id) not in (str, int):
                 kind = type(row_id).__name__
-                raise CorpusError(
-                    f"{self.locate(row)}: the id {shown(row_id):.40} is {kind}; ids are strings or integers"
-                )
+                raise CorpusError(f"{self.locate(row)}: the id {shown(row_id)} is {kind}; ids are strings or integers")
             yield row_id, self.text_of(row)
 
     @cached_property
@@ -222,7 +222,7 @@ class CorpusFile:
         if value is not None and not isinstance(value, str):
             under = f"{self.field!r:.80}" if isinstance(values, dict) else "the line"
             kind = _KINDS.get(type(value), type(value).__name__)
-            raise CorpusError(f"{self.locate(row)}: {under} holds {kind}, {shown(value):.40}, and no text")
+            raise CorpusError(f"{self.locate(row)}: {under} holds {kind}, {shown(value)}, and no text")
         if value is not None and len(value) > MAX_LINE_BYTES:
             raise CorpusError(f"{self.locate(row)} is longer than {MAX_LINE_BYTES:,} characters; split it")
         return value or ""

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from encodings.aliases import aliases
 
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, shown
 
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -61,7 +61,7 @@ def check_encoding(name: str) -> str:
         hint = (
             f"; did you mean {similar_names[0]}?" if similar_names else "; utf-8, cp1252 and utf-16 are the usual ones"
         )
-        raise InputError(f"{name!r:.40} is no encoding of text{hint}") from error
+        raise InputError(f"{shown(name)} is no encoding of text{hint}") from error
     return codecs.lookup(name).name
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from reprlib import repr as shown  # of what may be large or nested deep
 from typing import Any, TypeGuard
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 
 _MAX_COLUMNS, _N_NAMED_COLUMNS = 100, 2  # of a table given for texts: looked at, and named with how to give one
 
@@ -38,7 +37,7 @@ def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
         InputError: its items are no texts; the message says what to give.
     """
     if isinstance(texts, (str, bytes)):
-        raise InputError(f"{name} is one string, {texts!r:.40}; give an iterable of strings: [{texts!r:.20}]")
+        raise InputError(f"{name} is one string, {shown(texts)}; give an iterable of strings: [{shown(texts)}]")
     if isinstance(texts, os.PathLike):
         raise InputError(
             f"{name} is the path {os.fspath(texts)!r:.80}, not what is in that file; give "
@@ -49,7 +48,7 @@ def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
         return iter(texts)
     except TypeError as error:
         raise InputError(
-            f"{name} must be an iterable of strings, got {texts!r:.40} ({type(texts).__name__})"
+            f"{name} must be an iterable of strings, got {shown(texts)} ({type(texts).__name__})"
         ) from error
 
 
@@ -66,7 +65,7 @@ def describe_item(item: Any) -> str:
         hint = "Give one column of the rows: [row[0] for row in texts]"
     else:
         hint = "Replace missing values by '' or leave them out"
-    return f"{type(item).__name__} ({' '.join(shown(item).split()):.40}); every text must be a str. {hint}"
+    return f"{type(item).__name__} ({' '.join(shown(item).split())}); every text must be a str. {hint}"
 
 
 def is_arrow(texts: Any) -> TypeGuard[Any]:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.errors import InputError, without_panic
+from pellucid.errors import InputError, shown, without_panic
 from pellucid.process import cached_property
 from pellucid.text.unicode import (
     NormalizedText,
@@ -149,13 +149,13 @@ class Coverage:
         """Check the counts, and the share or set it."""
         n_known, n_words, n_partly = self.known, self.total, self.partly
         if not (type(n_known) is type(n_words) is type(n_partly) is int and 0 <= n_partly <= n_known <= n_words):
-            raise InputError(f"coverage of {n_known!r:.20} words known of {n_words!r:.20} cannot be")
+            raise InputError(f"coverage of {shown(n_known)} words known of {shown(n_words)} cannot be")
         min_share, max_share = ((n_known - n_partly) / n_words, n_known / n_words) if n_words else (1.0, 1.0)
         if type(self.share) is float and math.isnan(self.share):
             object.__setattr__(self, "share", max_share)
         elif type(self.share) not in (int, float) or not min_share - 1e-9 <= self.share <= max_share + 1e-9:
             raise InputError(
-                f"coverage of {self.share!r:.20} cannot be with {n_known} of {n_words} words, {n_partly} partly"
+                f"coverage of {shown(self.share)} cannot be with {n_known} of {n_words} words, {n_partly} partly"
             )
         pairs = self.read_as if type(self.read_as) is tuple else [None]
         if not all(type(pair) is tuple and [*map(type, pair)] == [str, str] for pair in pairs):
@@ -271,9 +271,9 @@ class Vocabulary:
         self.prefixes = PrefixRule() if prefixes is None else prefixes
         letters, share = self.prefixes
         if type(letters) is not int or not 1 <= letters <= MAX_WORD_CHARS:
-            raise InputError(f"a prefix of {letters!r:.40} letters is asked for; give 1 to {MAX_WORD_CHARS}")
+            raise InputError(f"a prefix of {shown(letters)} letters is asked for; give 1 to {MAX_WORD_CHARS}")
         if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise InputError(f"a prefix of {share!r:.40} of a word is asked for; give a share from 0 to 1")
+            raise InputError(f"a prefix of {shown(share)} of a word is asked for; give a share from 0 to 1")
         self._row = {word: row for row, word in enumerate(words)}
         if len(self._row) != len(words):
             twice = next(word for row, word in enumerate(words) if self._row[word] != row)
@@ -368,22 +368,26 @@ class Vocabulary:
     def factors(self, factors: Mapping[Any, Any]) -> dict[int, float]:
         """Return factors of words and phrases ("new york") by row, after checking them."""
         factor_by_row: dict[int, float] = {}
+        if not isinstance(factors, Mapping):
+            raise InputError(f"the factors are {shown(factors)}; give a dict of words and their factors")
         for word, factor in factors.items():
             if not isinstance(word, str):
-                raise InputError(f"{word!r:.80} is no word; give words and their factors, such as {{'immune': 0.3}}")
+                raise InputError(
+                    f"{shown(word, 80)} is no word; give words and their factors, such as {{'immune': 0.3}}"
+                )
             form = normalize(word).text
             spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
             if spelled is None:
                 similar_words = get_close_matches(lowercase(form), map(display_form, self.words), 1)
                 hint = f"; did you mean {similar_words[0]!r}?" if similar_words else ""
-                raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
+                raise InputError(f"{shown(word, 80)} is not in the vocabulary{hint}")
             row = self.row(spelled)
             if row in factor_by_row:
-                raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
+                raise InputError(f"{shown(word, 80)} is given twice; the vocabulary has it once")
             is_number = isinstance(factor, Real) and not isinstance(factor, bool)
             multiplier: Any = factor
             if not is_number or not 0 <= multiplier <= 1e6:
-                raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
+                raise InputError(f"the factor of {shown(word, 80)} is {shown(factor)}; give one from 0 to a million")
             factor_by_row[row] = multiplier
         return factor_by_row
 

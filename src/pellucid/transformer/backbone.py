@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError, require, warn
+from pellucid.errors import InputError, ModelFolderError, require, shown, warn
 from pellucid.persistence.folder import check_adapter, local_folder, locate, resolve_name
 from pellucid.persistence.store import read_json, write_json
 from pellucid.persistence.untrusted import (
@@ -366,7 +366,7 @@ def open_backbone(
     name_or_path = resolve_name(name_or_path)
     name = os.fspath(name_or_path)
     if attention not in ("bidirectional", "causal") and (type(attention) is not int or attention < 1):
-        raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional', 'causal' or a number of layers")
+        raise InputError(f"attention is {shown(attention)}; it must be 'bidirectional', 'causal' or a number of layers")
     local_folder(name_or_path)
     with translate_load_errors(name):
         model, head_kind = _open_model(name, head, dtype)
@@ -437,7 +437,7 @@ def open_tokenizer(name: str) -> Any:
 def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     """Return the model and the kind of its head, after checking that no weight of it is random."""
     if dtype not in ("float32", "bfloat16", "float16"):
-        raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
+        raise InputError(f"dtype is {shown(dtype)}; it must be 'float32', 'bfloat16' or 'float16'")
     config = read_transformer_config(name)
     import torch
     import transformers
@@ -468,7 +468,7 @@ def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
 def _loader(config: Any, head: str, name: str) -> str:
     """Return the class of transformers that opens a checkpoint with the head wanted."""
     if head not in ("auto", "lm", "input"):
-        raise InputError(f"head is {head!r:.40}; it must be 'auto', 'lm' or 'input'")
+        raise InputError(f"head is {shown(head)}; it must be 'auto', 'lm' or 'input'")
     architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
     loader_by_ending = {**_LM_CLASSES, **_MLM_CLASSES}
     matched = next((loader for ending, loader in loader_by_ending.items() if architecture.endswith(ending)), None)

@@ -22,7 +22,7 @@ from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same
 from pellucid.core.mixing import MAX_TABLE_VALUE
-from pellucid.errors import InputError, ModelFolderError, warn
+from pellucid.errors import InputError, ModelFolderError, shown, warn
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.untrusted import without_bars
 from pellucid.progress import Progress, length_batches
@@ -105,7 +105,7 @@ class TransformerEmbedder(Embedder):
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         if prompt:
             raise InputError(
-                f"prompt is {prompt!r:.60}; this model has a template for instructions: "
+                f"prompt is {shown(prompt)}; this model has a template for instructions: "
                 "model.with_instruction(...) before encode_query. prompt='' leaves the instruction out"
             )
         return texts, "document"

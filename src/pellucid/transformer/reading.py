@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError, check_choice, check_integer, without_panic
+from pellucid.errors import InputError, check_choice, check_integer, shown, without_panic
 from pellucid.text.unicode import NormalizedText, canonicalize_with_offsets
 from pellucid.text.words import Coverage, Span, split_words, words_before
 
@@ -56,15 +56,17 @@ class ReadingSettings:
         """
         check_choice("end_token", self.end_token, (True, False, None))
         if not isinstance(self.instruction, str):
-            raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
+            raise InputError(f"instruction is {shown(self.instruction)}; it must be a string")
         for name in ("template", "query_template", "instructed_template"):
             template = getattr(self, name)
             if template is None and name != "instructed_template":
                 continue
             if not isinstance(template, str):
-                raise InputError(f"{name} is {template!r:.40}; it must be a string")
+                raise InputError(f"{name} is {shown(template)}; it must be a string")
             if template.count(_TEXT) not in (1, 2):
-                raise InputError(f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice to give it twice")
+                raise InputError(
+                    f"{name} is {shown(template, 80)}; it must hold {_TEXT} once, or twice to give it twice"
+                )
         check_integer("max_length", self.max_length, optional=True)
 
     @property

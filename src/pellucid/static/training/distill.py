@@ -29,7 +29,7 @@ from pellucid.core.fingerprint import record_model
 from pellucid.core.pca import spectrum_of
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError, require
+from pellucid.errors import CorpusError, InputError, require, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, counted, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.loading import load, open_sentence_transformer
@@ -80,7 +80,7 @@ class PcaSettings:
             InputError: an unknown level, or more dimensions than there are.
         """
         if self.level not in ("sentence", "word", "none"):
-            raise InputError(f"PCA level {self.level!r} is unknown; it is 'sentence', 'word' or 'none'")
+            raise InputError(f"PCA level {shown(self.level)} is unknown; it is 'sentence', 'word' or 'none'")
         if self.level != "none" and not 0 < self.dimensions <= width - self.drop:
             raise InputError(
                 f"{self.dimensions} dimensions after dropping {self.drop} components need a teacher of at least "

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Vectors
-from pellucid.errors import CorpusError, InputError, check_integer
+from pellucid.errors import CorpusError, InputError, check_integer, shown
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -192,7 +192,7 @@ def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
     group_of = {code: [code] for code in languages}
     for pair in parallel:
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] == pair[1]:
-            raise InputError(f"parallel text is given for two languages, such as ('en', 'de'); got {pair!r}")
+            raise InputError(f"parallel text is given for two languages, such as ('en', 'de'); got {shown(pair)}")
         for code in pair:
             if code not in languages:
                 raise InputError(f"parallel text {'-'.join(pair)}: {code!r} is not among {', '.join(languages)}")

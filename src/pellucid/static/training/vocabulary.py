@@ -25,7 +25,7 @@ from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, shown
 from pellucid.explain.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.loading import load
@@ -492,7 +492,9 @@ def prune(
     """
     static_model(model, "pruning")
     if not all(type(value) is int and value >= 1 for value in (min_count, 1 if max_words is None else max_words)):
-        raise InputError(f"min_count is {min_count!r:.40} and max_words {max_words!r:.40}; both are integers from 1 up")
+        raise InputError(
+            f"min_count is {shown(min_count)} and max_words {shown(max_words)}; both are integers from 1 up"
+        )
     if texts is None and max_words is None:
         raise InputError("give a corpus, whose words stay, or max_words, or both")
     texts = None if texts is None else check_texts(texts)  # read several times: before, after, and a sample of both
