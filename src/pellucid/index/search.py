@@ -74,7 +74,10 @@ class RankedPassages(NamedTuple):
     def hits(self, offset: int = 0) -> Hits:
         """Return the hits from a rank on."""
         plan, state = self.plan, self.plan.snapshot.commit.state
-        models = {m["name"]: f"{model_source(m)} ({m['fingerprint']['stored'][:12]})" for m in state.settings["models"]}
+        models = {
+            model["name"]: f"{model_source(model)} ({model['fingerprint']['stored'][:12]})"
+            for model in state.settings["models"]
+        }
         return Hits(
             plan.query, state.documents, dict(plan.shares), tuple(hits_for(plan, self.passages[offset:])),
             self.is_exact, plan.unknown, plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models,
@@ -225,7 +228,7 @@ def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterat
     dense = {
         name: part.vector for name, part in plan.parts.items() if name != BM25 and not isinstance(part.vector, tuple)
     }
-    vectors = np.concatenate([np.zeros(0, np.float32), *dense.values()])
+    vectors = np.concatenate([*dense.values()]) if dense else np.zeros(0, np.float32)
     sparse = [name for name, part in plan.parts.items() if isinstance(part.vector, tuple)]
     weights = np.array(list(plan.terms.values()))
     for index, segment in enumerate(plan.snapshot.commit.segments):
@@ -241,6 +244,10 @@ def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterat
         if terms is not None:
             scores[BM25] = bm25
         scans.append((passages, uppers, scores))
+    if len(scans) == 1:  # whose passages reach the threshold
+        passages, _, scores = scans[0]
+        yield passages, scores
+        return
     for passages, uppers, scores in scans:
         yield passages[uppers >= best.threshold], scores
 
@@ -248,19 +255,19 @@ def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterat
 def _best_documents(
     plan: QueryPlan, segment_index: int, passages: Integers, scores: Mapping[str, Floats], top_k: int
 ) -> list[ScoredPassage]:
-    """Return the best documents of some passages of a segment that share anything with the query."""
+    """Return the best documents of some passages of a segment, rising, that share anything with the query."""
     if not len(passages):
         return []
     segment = plan.snapshot.commit.segments[segment_index]
     parts = _parts_of_passages(plan, segment_index, passages, scores)
     total, is_shared = _sum_of(parts)
-    if np.isnan(total).any():
+    if math.isnan(total.max()):
         raise corruption_error(segment.name, "a score is NaN")
     total[~is_shared] = -np.inf
     rows, totals, best = segment.rows_of_passages(passages).tolist(), total.tolist(), dict[int, ScoredPassage]()
     numbers = passages.tolist()
     products = [(name, parts[name].tolist() if name in parts else [0.0] * len(rows)) for name in plan.weights]
-    for index in np.lexsort((passages, -total)).tolist():  # the best first; of equal ones the earlier
+    for index in (-total).argsort(kind="stable").tolist():  # the best first; of equal ones the earlier
         if len(best) == top_k or totals[index] == -math.inf:
             break
         if (row := rows[index]) not in best:
@@ -381,12 +388,13 @@ def _best_points(products: Products, points: Iterable[int]) -> list[int]:
 def hits_for(plan: QueryPlan, passages: Sequence[PassageParts]) -> list[Hit]:
     """Return passages as hits, each with what the parts add to its score."""
     reader, hits = HitReader(plan, [ref for ref, _ in passages]), []
-    for index, (ref, parts) in enumerate(passages):
-        segment = plan.snapshot.commit.segments[ref.segment]
-        first, total = segment.first_passage(ref.row), sum(parts.values())
-        start = segment.passage_end(ref.passage - 1) if ref.passage > first else 0
+    segments = plan.snapshot.commit.segments
+    for index, ((segment_index, row, passage), parts) in enumerate(passages):
+        segment, total = segments[segment_index], sum(parts.values())
+        first = segment.first_passage(row)
+        start = segment.passage_end(passage - 1) if passage > first else 0
         source = _FoundHit(reader, index, total)
-        hits.append(Hit(segment.document_id(ref.row), total, parts, ref.passage - first, start, source))
+        hits.append(Hit(segment.document_id(row), total, parts, passage - first, start, source))
     return hits
 
 

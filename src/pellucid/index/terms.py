@@ -258,7 +258,7 @@ class Analyser:
         """Return what a query searches."""
         form = normalize(text)
         keyword = self._keyword(form.text.split())
-        query_terms = QueryTerms({}, {}, {}, {})
+        query_terms, is_original = QueryTerms({}, {}, {}, {}), form.is_original
         position = 0
         for line in form.text.split("\n"):
             tokens = line.split()
@@ -270,7 +270,7 @@ class Analyser:
                     query_terms.ignored[form.span(start, position)] = ""
                 for part in parts:
                     term, first, last, acronym, _, weight = part
-                    span = form.span(start + first, start + last)
+                    span = (start + first, start + last) if is_original else form.span(start + first, start + last)
                     if term and weight:
                         query_terms.add(term, span, weight, query_terms.weights)
                     if acronym:

@@ -141,6 +141,7 @@ class PassageScan:
         self._segment = _SegmentStruct(
             passages, documents, ends_address, *lists, ctypes.addressof(self._parts), len(parts)
         )
+        self._address = ctypes.addressof(self._segment)
         self._dimension = sum(part.dimension for part in parts)
         padded = (-(-part.dimension // _PADDED) * _PADDED for part in parts)
         self._memory_bytes = len(parts) * _WHOLE_BYTES + 4 * sum(padded)
@@ -176,8 +177,8 @@ class PassageScan:
         memory, candidates = np.empty(self._memory_bytes, np.uint8), np.empty(passages, np.int64)
         uppers = np.empty(passages)
         count = self._library.scan_segment(
-            byref(self._segment), byref(query), best.address, address(scores), address(memory), address(candidates),
-            address(uppers),
+            self._address, ctypes.addressof(query), best.address, address(scores), address(memory),
+            address(candidates), address(uppers),
         )  # fmt: skip
         if count == _OUTSIDE:
             raise ValueError("bm25 points outside the passages")
