@@ -328,7 +328,8 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         yield f"{encoder.name}-gains", gains(lines)
         yield "pairs-learnt", said(material.learn)
         yield "pairs-chosen", said(material.choose)
-    yield "shared", trained_on(next(task for task in find_tasks(options.data) if task.name == "SciFact"))
+    if "learnt" in options.only:
+        yield "shared", trained_on(next(task for task in find_tasks(options.data) if task.name == "SciFact"))
 
 
 if __name__ == "__main__":
