@@ -78,6 +78,8 @@ class Bm25Query:
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
         self._query, self._query_spans, self._average = query, query_spans, average
         self._terms, self._weights = list(weights), np.array(list(weights.values()))
+        # By term: how the query writes it, that in lower case, and where.
+        self._query_words: dict[str, tuple[str, str, tuple[Span, ...]]] = {}
 
     def against(self, passages: Passages) -> TermsByText:
         """Return what gives the terms of each passage: a value for each that the query has, too."""
@@ -99,10 +101,14 @@ class Bm25Query:
         return TermsByText(terms, lambda: Marks(marks, term_list.spans, term_list.ends))
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
-        query_spans = tuple(self._query_spans[term])
-        query_word = normalize(self._query[slice(*query_spans[0])]).text
-        text_word = normalize(text[slice(*spans[0])]).text
-        name = query_word if lowercase(query_word) == lowercase(text_word) else f"{query_word} ~ {text_word}"
+        if term not in self._query_words:
+            query_spans = tuple(self._query_spans[term])
+            word = normalize(self._query[slice(*query_spans[0])]).text
+            self._query_words[term] = word, lowercase(word), query_spans
+        query_word, lowered, query_spans = self._query_words[term]
+        text_word = text[slice(*spans[0])]
+        text_word = text_word if text_word.isascii() else normalize(text_word).text
+        name = query_word if lowered == lowercase(text_word) else f"{query_word} ~ {text_word}"
         return Row(name, (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), WORD)
 
 
@@ -266,14 +272,19 @@ class Reasons:
     def _rows(self) -> JoinedRows:
         parts = list(self.terms)
 
-        def named(part: int, row: Row) -> Row:
-            return row._replace(name=parts[part] + _BETWEEN + row.name, key=(parts[part], *row.key))
+        def named(part: int, row: Row) -> Row:  # a new row, which is made sooner than `_replace` does
+            name, words, value, share, spans1, spans2, spans3, key, kind = row
+            part_name = parts[part]
+            name, key = f"{part_name}{_BETWEEN}{name}", (part_name, *key)
+            return Row(name, words, value, share, spans1, spans2, spans3, key, kind)
 
         rows = ((len(terms.values), terms.row) for terms in self.terms.values())
         return JoinedRows(rows, named) if self._named else JoinedRows(rows)
 
     def _row(self, number: int, value: float) -> Row:
-        return self._rows(number)._replace(contribution=value, share=value / self.score if self.score else 0.0)
+        name, words, _, _, spans1, spans2, spans3, key, kind = self._rows(number)
+        share = value / self.score if self.score else 0.0
+        return Row(name, words, value, share, spans1, spans2, spans3, key, kind)
 
 
 def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:
@@ -287,7 +298,7 @@ def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:
     keys = (texts * reach + spans[:, 0]) * reach + spans[:, 1]
     order = keys.argsort(kind="stable")  # each part's are in order already
     keys = keys[order]
-    first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+    first = np.concatenate([[0], (keys[1:] != keys[:-1]).nonzero()[0] + 1])
     sums, indices = np.add.reduceat(values[order], first), order[first]
     return Marks(sums, spans[indices], texts[indices].searchsorted(np.arange(n_texts), "right"))
 
@@ -308,7 +319,7 @@ def _strong_positions(values: Floats, spans: Integers, ends: Integers, texts: Se
     sentences = [passage_sentences(text) if marked else [] for text, marked in zip(texts, has_marks.tolist())]
     if max(map(len, sentences), default=0) > _HIGHLIGHTED_SENTENCES:
         strong &= _are_in_best_sentences(values, spans, sizes, sentences) | (values == limits)
-    return np.flatnonzero(strong)
+    return strong.nonzero()[0]
 
 
 def _are_in_best_sentences(

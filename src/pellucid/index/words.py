@@ -166,7 +166,7 @@ class WordCache:
         for index in joined_texts:
             is_sure[words.slice_for(index)] = False
         slots = requested.searchsorted(terms, "right") - 1
-        positions = np.flatnonzero(is_sure & (requested[slots] == terms))
+        positions = (is_sure & (requested[slots] == terms)).nonzero()[0]
         sure = WordList(values[slots[positions]], words.spans[positions], positions.searchsorted(words.ends))
         others = self._other_terms(texts, words.select(~is_sure), numbers, joined_texts)
         if not len(others.values):

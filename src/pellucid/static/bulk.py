@@ -36,7 +36,7 @@ from pellucid.progress import Progress
 from pellucid.static.folder import not_finite
 from pellucid.static.precision import is_known_sound, kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
-from pellucid.static.words import WordList, slice_for
+from pellucid.static.words import WordList, sizes_from, slice_for
 from pellucid.text.arrow import Utf8Texts, named_encoding
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
@@ -466,7 +466,7 @@ class WordNumbers(_Reader):
         words = int(ends[-1]) if len(ends) else 0
         spans = _char_spans(block, reader.edges[:words], texts)
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-        spans -= np.repeat(starts, np.diff(ends, prepend=0))[:, None]
+        spans -= starts.repeat(sizes_from(ends))[:, None]
         for index, form in enumerate(forms):
             if not form.is_original:
                 text_slice = slice_for(ends, index)

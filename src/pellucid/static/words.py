@@ -251,7 +251,7 @@ class WordList(NamedTuple):
 
     def texts(self) -> Integers:
         """Return the text of each word, int64 [words]."""
-        return np.repeat(np.arange(len(self.ends)), self.sizes())
+        return np.arange(len(self.ends)).repeat(self.sizes())
 
     def counts(self, values: int) -> Integers:
         """Return how often each value from 0 to `values` - 1 stands in each text, int64 [texts, values]."""
@@ -260,7 +260,7 @@ class WordList(NamedTuple):
 
     def select(self, mask: npt.NDArray[np.bool_]) -> WordList:
         """Return some of the words."""
-        positions = np.flatnonzero(mask)
+        positions = mask.nonzero()[0]
         is_token = None if self.is_token is None else self.is_token[positions]
         return WordList(self.values[positions], self.spans[positions], positions.searchsorted(self.ends), is_token)
 
@@ -374,7 +374,8 @@ class WordPairs:
 
     def _word_row(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
-        phrase = as_phrase(normalize(text[slice(*spans[0])]).text)
+        word = text[slice(*spans[0])]
+        phrase = word if word.isascii() and word.isalnum() else as_phrase(normalize(word).text)
         if row < len(self._model.vocabulary) and (form := self._model.vocabulary.forms[row]) in phrase.split(JOINER):
             phrase = form  # where one character is normalised to several words, that one
         name, read_as = display_names(phrase, row, self._model.vocabulary, spelled)

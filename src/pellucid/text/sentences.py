@@ -71,7 +71,8 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 def passage_sentences(text: str) -> list[Span]:
     """Return the sentences of a passage; none of a text that is short or has one sentence."""
-    if len(text) < MIN_PASSAGE_CHARS and len(text) + 2 * len(_WIDE.findall(text)) < MIN_PASSAGE_CHARS:
+    n_wide = 0 if len(text) >= MIN_PASSAGE_CHARS or text.isascii() else len(_WIDE.findall(text))
+    if len(text) + 2 * n_wide < MIN_PASSAGE_CHARS:
         return []
     spans = _cached_spans(text) if len(text) <= _MAX_CACHED_CHARS else sentence_spans(text)
     return list(spans) if len(spans) > 1 else []
