@@ -177,13 +177,11 @@ class PassageTerms:
 
     def words(self, passage: int) -> list[Triple]:
         """Return the spans that contribute to the score of a passage: start, end, contribution, in text order."""
-        triples, ends = self._triples
-        return triples[ends[passage] : ends[passage + 1]]
+        return self._triples.of_text(passage)
 
     def highlights(self, passage: int) -> list[Triple]:
         """Return the strongest of `words`."""
-        triples, ends = self._strong_triples
-        return triples[ends[passage] : ends[passage + 1]]
+        return self._strong_triples.of_text(passage)
 
     @cached_property
     def _marks(self) -> Marks:
@@ -197,14 +195,14 @@ class PassageTerms:
         return joined_marks(parts, len(self.texts))
 
     @cached_property
-    def _triples(self) -> tuple[list[Triple], list[int]]:
-        return _triples(*self._marks)
+    def _triples(self) -> _Triples:
+        return _Triples.from_marks(self._marks)
 
     @cached_property
-    def _strong_triples(self) -> tuple[list[Triple], list[int]]:
+    def _strong_triples(self) -> _Triples:
         values, spans, ends = self._marks
         strong = _strong_positions(values, spans, ends, self.texts)
-        return _triples(values[strong], spans[strong], strong.searchsorted(ends))
+        return _Triples.from_marks(Marks(values[strong], spans[strong], strong.searchsorted(ends)))
 
 
 class Reasons:
@@ -346,6 +344,22 @@ def _are_in_best_sentences(
     return is_best[sentence_indices]
 
 
-def _triples(values: Floats, spans: Integers, ends: Integers) -> tuple[list[Triple], list[int]]:
-    """Return marks as a list of start, end and value, and where those of each text start and the last end."""
-    return list(zip(spans[:, 0].tolist(), spans[:, 1].tolist(), values.tolist())), [0, *ends.tolist()]
+class _Triples(NamedTuple):
+    """Marks of texts as lists of numbers: tuples that are kept make the garbage collector run."""
+
+    starts: list[int]
+    ends: list[int]
+    values: list[float]
+    slices: list[slice]  # for each text
+
+    @classmethod
+    def from_marks(cls, marks: Marks) -> _Triples:
+        """Take the marks of some texts."""
+        edges = [0, *marks.ends.tolist()]
+        starts, ends = marks.spans.T.tolist()
+        return cls(starts, ends, marks.values.tolist(), list(map(slice, edges[:-1], edges[1:])))
+
+    def of_text(self, text: int) -> list[Triple]:
+        """Return those of a text: start, end and value."""
+        of_text = self.slices[text]
+        return list(zip(self.starts[of_text], self.ends[of_text], self.values[of_text]))
