@@ -10,7 +10,9 @@ in a temporary folder. Prints markdown: for each number of documents the bytes t
 reads for a query, and processor time on one thread, to index and to search. Then nodes for --project documents, by the
 formula that is printed with them. --adding N measures only how fast N sentences, and SciFact's abstracts, are added to
 a new index on disk, beside tantivy (pip install tantivy); all take turns, and medians of their rounds are printed.
---searching N measures a search for ten hits of N sentences, beside tantivy, bm25s and faiss in 8 bits, in turns too.
+--searching N measures a search for ten hits of N sentences, beside tantivy, bm25s and faiss in 8 bits, in turns too,
+and beside LanceDB (pip install lancedb) for vectors and words together as it does by default: every product, and ranks
+fused. Processor time is that of all threads.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pellucid
 from papers.kit import make_parser
@@ -193,6 +195,8 @@ def searching(data: Path, documents: int) -> Iterator[str]:
             }
             if find_spec("tantivy"):
                 ways["tantivy, en_stem"] = _tantivy_search(texts, Path(place))
+            if find_spec("lancedb"):
+                ways["LanceDB, hybrid, with encoding"] = _lancedb_search(texts, vectors, model, Path(place))
             spent: dict[str, list[float]] = {way: [] for way in ways}
             for _ in range(1 + _ADDING_ROUNDS):
                 for way, search in ways.items():
@@ -222,6 +226,28 @@ def _tantivy_search(texts: list[str], folder: Path) -> Callable[[str], object]:
         words = " ".join(word for word in query.split() if word.isalnum()) or "a"
         hits = searcher.search(index.parse_query(words.lower(), ["text"]), 10).hits
         return [(searcher.doc(address)["id"], score) for score, address in hits]
+
+    return search
+
+
+def _lancedb_search(texts: list[str], vectors: Any, model: Any, folder: Path) -> Callable[[str], object]:
+    """Return what searches texts and their vectors by LanceDB for ten of them."""
+    import lancedb
+    import pyarrow
+    from lancedb.index import FTS
+
+    flat = pyarrow.array(vectors.ravel())
+    rows = {
+        "id": pyarrow.array(list(map(str, range(len(texts))))), "text": pyarrow.array(texts),
+        "vector": pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
+    }  # fmt: skip
+    table = lancedb.connect(folder / "lancedb").create_table("sentences", pyarrow.table(rows))
+    table.create_index("text", config=FTS())
+    table.wait_for_index(["text_idx"])
+
+    def search(query: str) -> object:
+        both = table.search(query_type="hybrid").vector(model.encode([query])[0]).text(query)
+        return both.limit(10).to_arrow()  # it warns where columns are selected, in each search
 
     return search
 
