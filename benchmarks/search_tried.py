@@ -270,6 +270,15 @@ class Judged:
         """Return the cosine of each query and document."""
         return self.query_vectors(power) @ self.vectors.T
 
+    def pairs_size(self) -> str:
+        """Say how many more postings and terms an index of such pairs has."""
+        counts = [self._pairs(text) for text in self.collection.documents]
+        n_pairs, n_postings = len({pair for each in counts for pair in each}), sum(map(len, counts))
+        return (
+            f"{self.collection.name}: {len(self.columns):,} terms, {self.counts.nnz:,} postings; "
+            f"two words in a row: {n_pairs:,} more terms, {n_postings:,} more postings"
+        )
+
     def sentence_cosines(self, n_sentences: int | None = None) -> Floats:
         """Return the cosine of each query and the sentence of each document that is nearest to it, among the first."""
         spans = [sentence_spans(text)[:n_sentences] or [(0, len(text))] for text in self.collection.documents]
@@ -592,6 +601,7 @@ def main() -> None:
         for ways in (TRIED, TRIED_SINCE):
             for text in tables(judged, ways):
                 print(text, flush=True)
+        print(f"\n{judged[0][1].pairs_size()}")
 
 
 if __name__ == "__main__":
