@@ -553,6 +553,8 @@ TRIED_SINCE: dict[str, Scorer] = {
     "stems of lemmas (simplemma)": lambda judged: _default(judged.with_terms_of(_LemmaAnalyser())),
     "BM25 by the fourth root of the number of query words": _by_query_length(0.25),
     "BM25 by one over it": _by_query_length(-0.25),
+    "BM25 alone": lambda judged: judged.bm25(bm25.K1, bm25.B),
+    "BM25 alone, k1 1.5, b 0.75": lambda judged: judged.bm25(1.5, 0.75),
 }
 
 
