@@ -47,6 +47,15 @@ def test_terms_and_their_places_agree(text, language):
     assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
+@pytest.mark.parametrize("context_chars", [1, 40, 256])
+@given(st.lists(st.sampled_from(["IT", "it", "WHO", "salt", "A", "(IT)", "AIDS/IT", "état", "x" * 50, "\n", "\u00ad"])))
+def test_acronyms_are_told_by_the_tokens_around_as_by_the_whole_line(context_chars, tokens):
+    text, analyser = " ".join(tokens), Analyser()
+    with patch("pellucid.index.terms._CONTEXT_CHARS", context_chars):
+        terms, _ = analyser.term_positions(text)
+    assert Counter(terms) == Counter(analyser.terms(text))
+
+
 @given(texts, languages)
 def test_equal_texts_have_equal_terms(text, language):
     analyser = Analyser(language)
@@ -332,6 +341,22 @@ def test_a_long_query_takes_no_more_than_its_length(index_of_letters):
     hits = index_of_letters.search("ace " * 40_000, weights={"bm25": 1})
     assert time.process_time() - start < 5
     assert hits[0].score == pytest.approx(index_of_letters.search("ace", weights={"bm25": 1})[0].score)
+
+
+def test_a_long_line_of_acronyms_is_read_in_time_that_grows_with_its_length():
+    analyser = Analyser()
+    for text in ("the IT of WHO in Tokyo " * 20_000, "IT/WHO/" * 20_000, "état IT " * 20_000):
+        start = time.process_time()
+        terms, _ = analyser.term_positions(text, {"IT"})
+        assert time.process_time() - start < 3
+        assert len(terms) == 20_000
+
+
+def test_a_query_of_one_long_name_takes_no_more_than_its_length():
+    start = time.process_time()
+    query_terms = Analyser().query("C+" * 100_000)
+    assert time.process_time() - start < 4
+    assert query_terms.spans.keys() == Analyser().query("C+" * 20).spans.keys()
 
 
 @pytest.mark.full

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid import StaticEmbedder
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.index.terms import Analyser
+from pellucid.index.words import WordCache
 from pellucid.static import fit_spelling
 from pellucid.text.arrow import Utf8Texts
 from pellucid.text.words import Vocabulary
@@ -253,6 +255,18 @@ def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tm
             assert "a320 (unknown) × A320 (unknown)" in [row.name for row in hit.reasons.top(2)]
             assert sum(row.contribution for row in hit.reasons.top(100)) == pytest.approx(hit.score, abs=1e-5)
             spelled.start_compiled()
+
+
+def test_an_index_spells_the_words_of_a_query_together(spelled: StaticEmbedder, monkeypatch) -> None:
+    query = "tokeners the tokeners Tokeners bank A320 xyzzy Bankers garden tokeners"
+    words = WordCache(Analyser(), {"m": spelled})
+    one_by_one = [words.query_words("m", word)[0][0][1] for word in query.split()]
+    rows, _ = words.query_words("m", query)  # whose words are remembered
+    batches: list[list[str]] = []
+    spell = spelled._speller.spell
+    monkeypatch.setattr(spelled._speller, "spell", lambda chunk: batches.append(chunk) or spell(chunk))
+    assert WordCache(Analyser(), {"m": spelled}).query_words("m", query)[0] == rows
+    assert [status for _, status, _ in rows] == one_by_one and len(batches) == 1
 
 
 def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:

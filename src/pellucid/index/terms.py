@@ -52,6 +52,7 @@ HAS_LOWER_CASE, IN_CAPITALS, BEFORE_LETTER = 1, 2, 4
 _MAX_NAME_WORDS = 8
 _MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
 _CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
+_CONTEXT_CHARS = 256  # in which they mostly are
 _HYPHENS = ("-", "\u2010", "\u2011")
 _APOSTROPHES = frozenset("'\u2019")
 _OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write them in capitals between words
@@ -209,11 +210,13 @@ class Analyser:
         is_whole = word_spans is None or SOFT_HYPHEN in text  # which may join what blanks divide
         if word_spans is None or is_whole:
             word_spans = [(0, len(text))] if text else []
+        whole_form: NormalizedText | None = None
         for piece, start in _around(text, word_spans):
             form = None if not is_whole and piece.isascii() else normalize(piece)
             for token, at in (
                 [(piece, 0)] if form is None else [(match[0], match.start()) for match in _TOKEN.finditer(form.text)]
             ):
+                neighbours: tuple[list[str], int] | None = None  # the same for all parts of a token
                 for part in self._parts(token):
                     term, first, last, acronym, in_capitals, _ = part
                     is_wanted = term and (requested is None or term in requested)
@@ -224,9 +227,12 @@ class Analyser:
                     if is_wanted:
                         terms.append(term)
                         spans.append((start + begin, start + end))
-                    if is_acronym and self._is_acronym(*_line(normalize(text), start + begin), part.is_letter):
-                        terms.append(acronym)
-                        spans.append((start + begin, start + end))
+                    if is_acronym:
+                        whole_form = whole_form or normalize(text)
+                        neighbours = neighbours or _neighbours(whole_form, start + begin)
+                        if self._is_acronym(*neighbours, part.is_letter):
+                            terms.append(acronym)
+                            spans.append((start + begin, start + end))
         return terms, spans
 
     def term_alone(self, word: str) -> str | None:
@@ -458,10 +464,10 @@ class Analyser:
         first = 0  # of the words that a name joins
         for last in range(1, len(units) + 1):
             if last < len(units) and _is_name(keys[last - 1], joiners[last - 1], keys[last]):
-                yield _spelled(keys[last - 1 : last + 1], joiners[last - 1 :]), (units[last - 1].start, units[last].end)
+                yield _spelled(keys[last - 1 : last + 1], [joiners[last - 1]]), (units[last - 1].start, units[last].end)
                 continue
             if 2 < last - first <= _MAX_NAME_WORDS:
-                yield _spelled(keys[first:last], joiners[first:]), (units[first].start, units[last - 1].end)
+                yield _spelled(keys[first:last], joiners[first : last - 1]), (units[first].start, units[last - 1].end)
             first = last
 
     def _key(self, word: str, sign: str = "") -> str:
@@ -484,14 +490,22 @@ def _around(text: str, words: Iterable[Sequence[int]]) -> Iterator[tuple[str, in
         done = end
 
 
-def _line(form: NormalizedText, position: int) -> tuple[list[str], int]:
-    """Return the tokens of the line that a place of the original text is in, and the number of its own among them."""
+def _neighbours(form: NormalizedText, position: int) -> tuple[list[str], int]:
+    """Return the tokens of a line around a place of the original text, and the index of its own among them."""
     text = form.text
     position = position if form.is_original else int(np.searchsorted(form.offsets[0], position))
-    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
-    while position > start and not text[position - 1].isspace():
-        position -= 1
-    return text[start : end if end >= 0 else None].split(), len(text[start:position].split())
+    size = _CONTEXT_CHARS
+    while True:  # lines may be very long
+        start, end = max(position - size, 0), position + size
+        before, after = text[start:position].rpartition("\n"), text[position:end].partition("\n")
+        tokens, n_before = (before[2] + after[0]).split(), len(before[2].split())
+        is_in_token = bool(before[2]) and not before[2][-1].isspace()
+        n_before -= is_in_token
+        has_start = before[1] or not start or n_before > _CONTEXT_TOKENS  # the first token may be the end of one
+        has_end = after[1] or end >= len(text) or len(tokens) - n_before > _CONTEXT_TOKENS + 1
+        if has_start and has_end:
+            return tokens, n_before
+        size *= 4
 
 
 def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> TokenTerms:

@@ -6,7 +6,7 @@ reading it again costs no Python call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -137,21 +137,30 @@ class WordCache:
             words = model.vocabulary.split(query)
         else:
             words = split_words(query)
-        spelled, query_words = model.spelled_rows(), list[QueryWord]()
-        for text, start, end in words:
-            row_and_status = remembered.get(text)
-            if row_and_status is None:
-                row_and_status = remembered[text] = self._row_and_status(name, text)
-            row, status = row_and_status
-            if row < 0 and spelled is not None:
-                row = int(spelled.rows([text])[0])
-            query_words.append((row, status, (start, end)))
+        spelled = model.spelled_rows()
+        if new := dict.fromkeys([word.text for word in words if word.text not in remembered]):
+            remembered.update(self._rows_and_statuses(name, list(new), spelled))
+        query_words = [(*remembered[text], (start, end)) for text, start, end in words]
+        if spelled is not None:
+            missing = [index for index, (row, _, _) in enumerate(query_words) if row < 0]
+            for index, row in zip(missing, spelled.rows([words[index].text for index in missing])):
+                query_words[index] = (row, *query_words[index][1:])
         return query_words, spelled
 
-    def _row_and_status(self, name: str, word: str) -> tuple[int, int]:
-        """Return the row that a static model's table has for a word, -1 for none, and IN_VOCABULARY + CONTENT."""
-        row, is_content = _row_of(self.models[name])(word), lowercase(word) not in self.analyser.function_words
-        return row, IN_VOCABULARY * _recognizes(self.models[name], word, row) + CONTENT * is_content
+    def _rows_and_statuses(
+        self, name: str, words: list[str], spelled: SpelledRows | None
+    ) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Yield words with the row that a static model's table has, -1 for none, and IN_VOCABULARY + CONTENT."""
+        model = self.models[name]
+        rows = list(map(_row_of(model), words))
+        is_known = [row >= 0 and _is_recognizable(model, word, row) for word, row in zip(words, rows)]
+        if spelled is not None:
+            missing = [index for index, row in enumerate(rows) if row < 0]
+            numbers = np.array(spelled.rows([words[index] for index in missing]), np.int64) - len(model.vocabulary)
+            for index, is_unknown in zip(missing, spelled.unknown[numbers].tolist()):
+                is_known[index] = not is_unknown
+        for word, row, known in zip(words, rows, is_known):
+            yield word, (row, IN_VOCABULARY * known + CONTENT * (lowercase(word) not in self.analyser.function_words))
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms of `texts` that have a number, by it; `words` are what `read` returns."""
@@ -233,13 +242,7 @@ def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
     return lambda word: vocabulary.row(word) if vocabulary.has_row(word) else -1
 
 
-def _recognizes(model: StaticEmbedder, word: str, row: int) -> bool:
-    """Whether a static model knows a word, or most of it by its beginning or spelling; `row` is `_row_of` it."""
+def _is_recognizable(model: StaticEmbedder, word: str, row: int) -> bool:
+    """Whether the word of a row is a word, or most of it."""
     vocabulary = model.vocabulary
-    if row >= 0:
-        return vocabulary.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(vocabulary.forms[row]), len(word))
-    spelled = model.spelled_rows()
-    if spelled is None:
-        return False
-    number = spelled.rows([word])[0] - len(vocabulary)  # which may make a new row
-    return not spelled.unknown[number]
+    return vocabulary.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(vocabulary.forms[row]), len(word))
