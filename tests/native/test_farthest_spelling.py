@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pellucid.anchors.farthest import PlainPoints, Search, SearchState
 from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError
-from pellucid.native.kernels import FarthestPoints
+from pellucid.native.farthest import FarthestPoints
 from pellucid.native.library import LEVELS
 from pellucid.native.spelling import Spelling
 from pellucid.static.bulk import BulkRows

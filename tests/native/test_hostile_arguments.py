@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from pellucid.anchors.farthest import SearchState
 from pellucid.errors import InputError
+from pellucid.native.farthest import FarthestPoints
 from pellucid.native.kernels import (
     PADDING,
-    FarthestPoints,
     Pieces,
     SparseTable,
     Table,

@@ -22,8 +22,8 @@ import pytest
 import pellucid
 from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError, PellucidError
+from pellucid.native.farthest import FarthestPoints
 from pellucid.native.kernels import (
-    FarthestPoints,
     SparseTable,
     Table,
     distinct_values,

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.native.kernels import FarthestPoints
+from pellucid.native.farthest import FarthestPoints
 from pellucid.native.library import native
 from pellucid.process import default_threads
 

@@ -52,6 +52,11 @@ class Row(NamedTuple):
     key: tuple[str, ...] = ()
     kind: str = DIMENSION
 
+    def with_values(self, name: str, contribution: float, share: float, key: tuple[str, ...]) -> Row:
+        """Return the row with another name, contribution, share and key, sooner than `_replace` does."""
+        _, parts, _, _, spans1, spans2, spans3, _, kind = self
+        return Row(name, parts, contribution, share, spans1, spans2, spans3, key, kind)
+
 
 class Measurement(NamedTuple):
     """How the rows of a score were measured, where that is by leaving words out.

@@ -270,19 +270,16 @@ class Reasons:
     def _rows(self) -> JoinedRows:
         parts = list(self.terms)
 
-        def named(part: int, row: Row) -> Row:  # a new row, which is made sooner than `_replace` does
-            name, words, value, share, spans1, spans2, spans3, key, kind = row
-            part_name = parts[part]
-            name, key = f"{part_name}{_BETWEEN}{name}", (part_name, *key)
-            return Row(name, words, value, share, spans1, spans2, spans3, key, kind)
+        def named(part: int, row: Row) -> Row:
+            name, key = f"{parts[part]}{_BETWEEN}{row.name}", (parts[part], *row.key)
+            return row.with_values(name, row.contribution, row.share, key)
 
         rows = ((len(terms.values), terms.row) for terms in self.terms.values())
         return JoinedRows(rows, named) if self._named else JoinedRows(rows)
 
     def _row(self, number: int, value: float) -> Row:
-        name, words, _, _, spans1, spans2, spans3, key, kind = self._rows(number)
-        share = value / self.score if self.score else 0.0
-        return Row(name, words, value, share, spans1, spans2, spans3, key, kind)
+        row = self._rows(number)
+        return row.with_values(row.name, value, value / self.score if self.score else 0.0, row.key)
 
 
 def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:

@@ -228,7 +228,7 @@ def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterat
     dense = {
         name: part.vector for name, part in plan.parts.items() if name != BM25 and not isinstance(part.vector, tuple)
     }
-    vectors = np.concatenate([*dense.values()]) if dense else np.zeros(0, np.float32)
+    vectors = np.concatenate(list(dense.values())) if dense else np.zeros(0, np.float32)
     sparse = [name for name, part in plan.parts.items() if isinstance(part.vector, tuple)]
     weights = np.array(list(plan.terms.values()))
     for index, segment in enumerate(plan.snapshot.commit.segments):

@@ -21,15 +21,25 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pellucid.errors import InputError, missing_extra, shown
+from pellucid.index.chunks import (
+    MAX_ACRONYM_LETTERS,
+    PAIRED_RUN,
+    Unit,
+    chunk_patterns,
+    cut_chunk,
+    fold_case,
+    is_name,
+    signed_names,
+    spelled_name,
+)
 from pellucid.text.function_words import ENGLISH_STOP_WORDS
-from pellucid.text.unicode import HANGUL, UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize
+from pellucid.text.unicode import NormalizedText, cluster_ends, normalize
 from pellucid.text.words import Span
 
 NAME_WEIGHT = 1.0
@@ -41,45 +51,29 @@ DIVIDED_NAME_WEIGHT = 1.5
 VARIANT_WEIGHT = 0.5
 """What an acronym weighs that a query may mean."""
 
-MAX_ACRONYM_LETTERS = 6
 MAX_ACRONYMS_IN_A_ROW = 3
 """Words; more in capitals are a heading, or someone shouting."""
 
 SOFT_HYPHEN = "\u00ad"
 HAS_LOWER_CASE, IN_CAPITALS, BEFORE_LETTER = 1, 2, 4
 """What a token tells of its neighbours: the line is not all in capitals, or may be; a letter after it is a name."""
+PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
+"""Marks beside a word that are no part of it."""
 
 _MAX_NAME_WORDS = 8
 _MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
 _CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
 _CONTEXT_CHARS = 256  # in which they mostly are
-_HYPHENS = ("-", "\u2010", "\u2011")
-_APOSTROPHES = frozenset("'\u2019")
 _OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write them in capitals between words
 _TOKEN = re.compile(r"\S+")
 _SYMBOL = re.compile(r"[^\w\s!\"%&'()*,./:;?@\[\\\]_{}\u2000-\u206f\u3000-\u303f-]")  # a sign that is no punctuation
-_PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
-BYTE_CLASSES = np.array(
-    [
-        1 * (code == 0 or (code < 128 and chr(code).isspace()))  # a blank; a NUL ends a text
-        + 2 * (chr(code) in _PUNCTUATION)
-        + 4 * (chr(code) in _PUNCTUATION + ".")
-        for code in range(256)
-    ],
-    np.uint8,
-)
-"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, or a mark beside it that `_core` drops."""
-
 _DIVIDED_NAME = re.compile(  # a letter at the end of a word and a digit at the start of the next, or the reverse
-    rf"(?<!\S)[{re.escape(_PUNCTUATION)}]*([^\W_]*(?:[^\W\d_](?=[^\S\n]+\d)|\d(?=[^\S\n]+[^\W\d_])))"
-    rf"(?=[^\S\n]+([^\W_]+)[{re.escape(_PUNCTUATION)}.]*(?!\S))"
+    rf"(?<!\S)[{re.escape(PUNCTUATION)}]*([^\W_]*(?:[^\W\d_](?=[^\S\n]+\d)|\d(?=[^\S\n]+[^\W\d_])))"
+    rf"(?=[^\S\n]+([^\W_]+)[{re.escape(PUNCTUATION)}.]*(?!\S))"
 )
 _RUN = re.compile(r"[^\W_]+")
-_PAIRED = UNSPACED + HANGUL
-_PAIRED_RUN = re.compile(f"[{_PAIRED}]+")
 _DIGIT = re.compile(r"\d")
 _DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
-_INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}")
 _PROBE = (
     "generously raised mortgages horses running häuser schönste nationales corriendo 東京 2024, C++ in XJ-900/2 "
     "v1.10.2 for WHO and AIDS in the U.S., a vitamin A. A .NET node.js 1,000 IL6 서울은"
@@ -90,23 +84,6 @@ _GLUE = frozenset(
     """a an and any as at but by each for from i in into nor of off on or other over own per same some such than that
     the their then these this those to under up with""".split()
 )
-
-
-@cache
-def _patterns(is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of a chunk, and of its words and the signs between them."""
-    letters, within = "A-Za-z0-9" if is_ascii else rf"^\W_{_PAIRED}", "" if is_ascii else marks()
-    word = f"[{letters}]+" + (f"(?:[{within}]+[{letters}]*)*" if within else "")
-    end = rf"(?![\w{within}])"
-    unit = (
-        rf"(?:(?:[^\W\d_]\.){{2,}}{end}"  # U.S.
-        rf"|(?<![\d.])(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?!\.\d){end}"  # 1,000 and 3.14
-        rf"|{word}(?:\+\+|[+#*]{end}|-(?![-\w{within}]))?)"  # C++, CD4+, F#, A*, AB-
-    )
-    joiner = rf"(?:[./_&@+#{''.join((*_APOSTROPHES, *_HYPHENS[1:]))}-]|::|(?<=\d)[,:](?=\d)|(?<=\+\+))"
-    prefix = r"""(?:(?<![^\s(\["'/,;|])(?:\.|[#@$]|--?))?"""
-    run = "" if is_ascii else f"[{_PAIRED}]+|"
-    return re.compile(f"({run}{prefix}{unit}(?:{joiner}{unit})*)"), re.compile(f"({prefix})({unit})|({joiner})")
 
 
 class Part(NamedTuple):
@@ -128,17 +105,6 @@ class Part(NamedTuple):
 TokenTerms = str | tuple[tuple[str, ...], tuple[Part, ...]]
 """The term of a token, "" for none; else its terms, and the parts that the text around decides on."""
 # Only strings and plain tuples of strings: the garbage collector passes over them, however many are remembered.
-
-
-class _Unit(NamedTuple):
-    """A word of a chunk, with the signs that belong to it."""
-
-    word: str  # "" for a letter that an apostrophe joins to a word: "patient's", "l'amour"
-    start: int
-    end: int
-    prefix: str
-    sign: str
-    is_initials: bool  # U.S.
 
 
 class QueryTerms(NamedTuple):
@@ -169,7 +135,7 @@ class Analyser:
         """Choose one of Snowball's stemmers, or "none"; None takes the stop words for English, and else no words."""
         self.language = language
         default = ENGLISH_STOP_WORDS if language == "english" else frozenset[str]()
-        self.stop_words = default if stop_words is None else frozenset(map(_fold_case, stop_words))
+        self.stop_words = default if stop_words is None else frozenset(map(fold_case, stop_words))
         self.function_words = self.stop_words | default
         self._stem = _stemmer(language)
         self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
@@ -248,8 +214,8 @@ class Analyser:
     def key(self, word: str) -> str:
         """Return what a word of a text is found by, "" for one that may hold several terms."""
         form = normalize(word).text
-        is_whole = form.isalnum() and (form.isascii() or not _PAIRED_RUN.search(form))
-        return self._stem(_fold_case(form)) if is_whole else ""
+        is_whole = form.isalnum() and (form.isascii() or not PAIRED_RUN.search(form))
+        return self._stem(fold_case(form)) if is_whole else ""
 
     def keys(self, term: str) -> set[str]:
         """Return keys of which each token with a term has a word: of its first word, however that is written."""
@@ -317,7 +283,7 @@ class Analyser:
 
     def _bare_word(self, token: str) -> str:
         """Return a token in lower case without punctuation around it."""
-        word = _fold_case(token.strip(_PUNCTUATION))
+        word = fold_case(token.strip(PUNCTUATION))
         if len(self._bare_words) >= _MAX_CACHED_TOKENS:
             self._bare_words.clear()
         if len(token) <= _MAX_CACHED_LENGTH:
@@ -334,7 +300,7 @@ class Analyser:
     def context_flags(self, token: str) -> int:
         """Return what a token tells of its neighbours in capitals: HAS_LOWER_CASE + IN_CAPITALS + BEFORE_LETTER."""
         flags = HAS_LOWER_CASE if token != token.upper() else IN_CAPITALS * _is_in_capitals(token)
-        return flags + BEFORE_LETTER * (token[-1].isalnum() and _fold_case(token) not in self.function_words)
+        return flags + BEFORE_LETTER * (token[-1].isalnum() and fold_case(token) not in self.function_words)
 
     def _learn(self, token: str) -> TokenTerms:
         """Return the term of a token, which is not remembered yet."""
@@ -376,8 +342,8 @@ class Analyser:
         terms = [self._sure_term(first), self._sure_term(second)]
         if None in terms:
             return None
-        if _is_name(first, joiner, second):
-            terms.append(_spelled([self._key(first), self._key(second)], [joiner]))
+        if is_name(first, joiner, second):
+            terms.append(spelled_name([self._key(first), self._key(second)], [joiner]))
         return _one_or_several(terms)
 
     def _is_acronym(self, tokens: Sequence[str], index: int, is_letter: bool) -> bool:
@@ -422,27 +388,27 @@ class Analyser:
 
     def _read(self, core: str) -> list[Part]:
         """Return the terms of a token without punctuation around it."""
-        if core.isalnum() and (core.isascii() or not _PAIRED_RUN.search(core)):
-            return self._words(_Unit(core, 0, len(core), "", "", False), is_alone=True)
+        if core.isalnum() and (core.isascii() or not PAIRED_RUN.search(core)):
+            return self._words(Unit(core, 0, len(core), "", "", False), is_alone=True)
         parts: list[Part] = []
-        for chunk in _patterns(core.isascii())[0].finditer(core):
+        for chunk in chunk_patterns(core.isascii())[0].finditer(core):
             parts += self._parts_of_chunk(chunk[0], chunk.start())
         return parts
 
     def _parts_of_chunk(self, chunk: str, at: int) -> Iterable[Part]:
-        if _PAIRED_RUN.match(chunk):
+        if PAIRED_RUN.match(chunk):
             return _parts_of_run(chunk, at)
         if chunk.isalnum():
-            return self._words(_Unit(chunk, at, at + len(chunk), "", "", False), is_alone=True)
-        units, joiners = _cut(chunk, at)
+            return self._words(Unit(chunk, at, at + len(chunk), "", "", False), is_alone=True)
+        units, joiners = cut_chunk(chunk, at)
         words = [part for unit in units if unit.word for part in self._words(unit, is_alone=len(units) == 1)]
-        names = [*_signed(units), *self._joined(units, joiners)]
+        names = [*signed_names(units), *self._joined(units, joiners)]
         share = (NAME_WEIGHT if any(part.term for part in words) else 1.0) / max(len(names), 1)
         return words + [Part(name, start, end, weight=share) for name, (start, end) in names]
 
-    def _words(self, unit: _Unit, *, is_alone: bool) -> list[Part]:
+    def _words(self, unit: Unit, *, is_alone: bool) -> list[Part]:
         """Return the term of a word, and its acronym where the chunk alone tells it."""
-        word, lowered = unit.word, _fold_case(unit.word)
+        word, lowered = unit.word, fold_case(unit.word)
         is_letter = len(word) == 1 and word.isalpha()
         if is_letter and unit.sign:  # C++ is not C
             return []
@@ -456,22 +422,28 @@ class Analyser:
             return [part, acronym] if term else [acronym]
         return [part._replace(acronym=word.upper(), in_capitals=word.isupper())]
 
-    def _joined(self, units: Sequence[_Unit], joiners: Sequence[str]) -> Iterator[tuple[str, Span]]:
+    def _joined(self, units: Sequence[Unit], joiners: Sequence[str]) -> Iterator[tuple[str, Span]]:
         """Yield the names that signs between words make: of each two neighbours, and of more than two together."""
         if len(units) == 1:
             return
         keys = [self._key(unit.word, unit.sign) for unit in units]
         first = 0  # of the words that a name joins
         for last in range(1, len(units) + 1):
-            if last < len(units) and _is_name(keys[last - 1], joiners[last - 1], keys[last]):
-                yield _spelled(keys[last - 1 : last + 1], [joiners[last - 1]]), (units[last - 1].start, units[last].end)
+            if last < len(units) and is_name(keys[last - 1], joiners[last - 1], keys[last]):
+                yield (
+                    spelled_name(keys[last - 1 : last + 1], [joiners[last - 1]]),
+                    (units[last - 1].start, units[last].end),
+                )
                 continue
             if 2 < last - first <= _MAX_NAME_WORDS:
-                yield _spelled(keys[first:last], joiners[first : last - 1]), (units[first].start, units[last - 1].end)
+                yield (
+                    spelled_name(keys[first:last], joiners[first : last - 1]),
+                    (units[first].start, units[last - 1].end),
+                )
             first = last
 
     def _key(self, word: str, sign: str = "") -> str:
-        lowered = _fold_case(word)
+        lowered = fold_case(word)
         return self._stem(lowered) if len(lowered) > 1 and lowered.isalpha() and not sign else lowered + sign
 
 
@@ -519,85 +491,12 @@ def _is_in_capitals(token: str) -> bool:
     return token.isupper() and sum(map(str.isalpha, token)) > 1
 
 
-def _fold_case(word: str) -> str:
-    """Return a word in lower case, in which STRASSE is Stra\u00dfe."""
-    return word.lower() if word.isascii() else lowercase(word).replace("\u00df", "ss")
-
-
 def _core(token: str) -> str:
     """Return a token without the punctuation around it, and the last dot unless it has others."""
-    core = token.strip(_PUNCTUATION)
-    if core[-1:] == "." and (core.find(".") == len(core) - 1 or core[-2] in _PUNCTUATION):
-        return core[:-1].rstrip(_PUNCTUATION)
+    core = token.strip(PUNCTUATION)
+    if core[-1:] == "." and (core.find(".") == len(core) - 1 or core[-2] in PUNCTUATION):
+        return core[:-1].rstrip(PUNCTUATION)
     return core
-
-
-def _cut(chunk: str, at: int) -> tuple[list[_Unit], list[str]]:
-    """Return the words of a chunk, and the signs between them."""
-    units: list[_Unit] = []
-    joiners: list[str] = []
-    for match in _patterns(chunk.isascii())[1].finditer(chunk):
-        prefix, text, joiner = match.groups()
-        if joiner is not None:
-            joiners.append(joiner)
-            continue
-        if len(joiners) < len(units):
-            joiners.append("")  # as in C++11
-        units.append(_unit(prefix, text, at + match.start(2)))
-    if joiners and not _APOSTROPHES.isdisjoint(joiners):
-        for index, unit in enumerate(units):
-            if len(unit.word) == 1 and unit.word.isalpha():
-                before, after = joiners[index - 1 : index], joiners[index : index + 1]
-                ends = before and before[0] in _APOSTROPHES
-                begins = after and after[0] in _APOSTROPHES and len(units[index + 1].word) > 1
-                if ends or begins:
-                    units[index] = unit._replace(word="")
-    return units, joiners
-
-
-def _unit(prefix: str, text: str, start: int) -> _Unit:
-    word, sign, end, is_initials = text, "", start + len(text), False
-    if not text.isalnum():
-        is_initials = bool(_INITIALS.fullmatch(text))
-        if is_initials or text[-1].isdigit():
-            word = text.replace("." if is_initials else ",", "")
-        else:
-            word = text.rstrip("-+#*")
-            sign, end = text[len(word) :], start + len(word)
-    is_code = word.isalpha() and len(word) == 1
-    if (sign == "*" and not is_code) or (
-        sign == "-" and not (is_code or (word.isupper() and len(word) < MAX_ACRONYM_LETTERS))
-    ):
-        sign = ""
-    if prefix[:1] == "-" and not (len(word) == 1 or word[0].isdigit()):
-        prefix = ""
-    return _Unit(word, start, end, prefix, sign, is_initials)
-
-
-def _signed(units: Iterable[_Unit]) -> Iterator[tuple[str, Span]]:
-    """Yield the names that signs before and after a word make."""
-    for unit in units:
-        if unit.sign:
-            yield _fold_case(unit.word) + unit.sign, (unit.start, unit.end + len(unit.sign))
-        if unit.prefix:
-            yield unit.prefix + _fold_case(unit.word), (unit.start - len(unit.prefix), unit.end)
-
-
-def _is_name(first: str, joiner: str, second: str) -> bool:
-    """Whether two words with a sign between them are more than two words."""
-    if not first or not second or joiner in _APOSTROPHES:
-        return False
-    return joiner not in ("/", *_HYPHENS) or any(len(word) == 1 or not word.isalpha() for word in (first, second))
-
-
-def _spelled(words: Sequence[str], joiners: Sequence[str]) -> str:
-    """Return a name: hyphens are left out unless digits are on both sides, as many do: "IL6" is "IL-6"."""
-    name = words[0]
-    for joiner, word in zip(joiners, words[1:]):
-        if joiner in _HYPHENS:
-            joiner = "-" if name[-1].isdigit() and word[0].isdigit() else ""
-        name += joiner + word
-    return name
 
 
 def _parts_of_run(run: str, at: int) -> Iterator[Part]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.index.terms import BYTE_CLASSES, SOFT_HYPHEN, Analyser
+from pellucid.index.terms import PUNCTUATION, SOFT_HYPHEN, Analyser
 from pellucid.native.library import native
 from pellucid.process import call_after_fork, fork_lock
 from pellucid.static.embedder import StaticEmbedder
@@ -37,6 +37,17 @@ The row is in the table or, with spelling, beyond it; -1 for none.
 MAX_CACHED_WORDS = 1 << 20  # that are remembered
 _MAX_CACHED_TERMS = 1 << 14
 MIN_KERNEL_CHARS = 300  # characters; such a text is read sooner without the C kernels
+
+_BYTE_CLASSES = np.array(
+    [
+        1 * (code == 0 or (code < 128 and chr(code).isspace()))  # a blank; a NUL ends a text
+        + 2 * (chr(code) in PUNCTUATION)
+        + 4 * (chr(code) in PUNCTUATION + ".")
+        for code in range(256)
+    ],
+    np.uint8,
+)
+"""What a byte of UTF-8 is beside a word, for `WordNumbers`: a blank, or a mark beside it that `_core` drops."""
 
 
 class _Column:
@@ -90,7 +101,7 @@ class WordCache:
             if self._reader is None:
                 from pellucid.static.bulk import WordNumbers  # tokenizers takes a while to import
 
-                self._reader = WordNumbers(self._spelled, self._number, BYTE_CLASSES)
+                self._reader = WordNumbers(self._spelled, self._number, _BYTE_CLASSES)
             return self._reader.read(texts)
 
     def _numbered(self, texts: list[list[Word]]) -> WordList:

@@ -24,7 +24,7 @@ from pellucid.native.library import library
 
 CHANGED = "it was changed while it was in use: open the model again, and replace its files in place of writing to them"
 _NOTHING = ctypes.c_char * 0
-_KINDS = {"float32": 0, "float16": 1, "int16": 1, "uint16": 1, "int8": 2}  # int16, uint16: float16 by its bits
+KINDS = {"float32": 0, "float16": 1, "int16": 1, "uint16": 1, "int8": 2}  # int16, uint16: float16 by its bits
 _INT8, _INT8_EVEN, _INT4 = 2, 3, 4  # as in rows.h
 
 
@@ -62,7 +62,8 @@ def address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _check_range(name: str, first: int, last: int, count: int) -> None:
+def check_range(name: str, first: int, last: int, count: int) -> None:
+    """Check that `first` to `last` are within `count`."""
     if not 0 <= first <= last <= count:
         raise InputError(f"{name} {first} to {last} are asked for, and there are {count}")
 
@@ -313,7 +314,7 @@ class WordReader:
 
     def look_again(self, first: int, last: int) -> int:
         """Look up the missing words `first` to `last` once more; those still missing stand from `first` on."""
-        _check_range("missing words", first, last, self._missing)
+        check_range("missing words", first, last, self._missing)
         return int(self._library.words_look_again(self._lexicon, self._block_address, self._scratch, first, last))
 
     def learn(self, word_indices: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
@@ -407,7 +408,7 @@ class _TableStruct(ctypes.Structure):
 
 def table_numbers(vectors: Any, scales: npt.NDArray[np.float32] | None) -> tuple[int, int, int]:
     """Return where the numbers of a table and its scales lie (0: none), and the kind that they are."""
-    kind, shape, numbers = _KINDS.get(vectors.dtype.name), tuple(vectors.shape), vectors
+    kind, shape, numbers = KINDS.get(vectors.dtype.name), tuple(vectors.shape), vectors
     if kind is None or len(shape) != 2 or (kind == _INT8) != (scales is not None):
         raise InputError(
             f"a table is {vectors.dtype} {list(shape)} with{'out' * (scales is None)} scales; it must be float32 or "
@@ -496,7 +497,7 @@ def pair_products(
     `vectors` [words, dimension] are those of the distinct words of one text, the `first` ones, and of another.
     """
     words, dimension = vectors.shape
-    _check_range("words", first, words, words)
+    check_range("words", first, words, words)
     padded = -(-dimension // 8) * 8
     products, lengths, memory = np.empty((first, words - first)), np.empty(2), np.zeros((first + 3, padded))
     library().pooling_pairs(
@@ -549,60 +550,3 @@ class SparseTable:
         if count < 0:
             raise InputError(f"the table of words points outside its {self._dimension:,} columns; {CHANGED}")
         return starts, columns[:count], values[:count]
-
-
-# --- Farthest points -------------------------------------------------------------------------------------
-
-
-class _FarthestStruct(ctypes.Structure):
-    _fields_ = [*pointers("rows"), *integers("kind count dimension width"),
-                *pointers("inverse best met lowest picks scales")]  # fmt: skip
-
-
-class _SearchResult(ctypes.Structure):
-    _fields_ = [*integers("row reads products"), ("similarity", ctypes.c_float)]
-
-
-class FarthestPoints:
-    """The functions of farthest.c for the rows of one array."""
-
-    def __init__(self, rows: npt.NDArray[Any], state: Any) -> None:
-        """Take rows [N, d], float32 or uint16 that hold the bits of float16, and a `SearchState` for them."""
-        width, picks = state.picks.shape[-1], len(state.scales)
-        padded, kind = -(-rows.shape[-1] // 32) * 32, rows.dtype.name
-        if kind not in ("float32", "uint16") or rows.ndim != 2 or width != padded:
-            raise InputError(f"rows are {kind} and padded to {width}; give float32 or uint16, padded to {padded}")
-        self._count, self._width, self._groups, self._picks = len(rows), width, len(state.lowest), picks
-        self._library, self._keepalive = library(), (rows, state)
-        count = len(rows)
-        self._struct = byref(_FarthestStruct(
-            checked("rows", rows, rows.dtype, rows.shape), _KINDS[kind], count, rows.shape[1], width,
-            checked("inverse", state.inverse, np.float32, (count,), writes=True),
-            checked("best", state.best, np.float32, (count,), writes=True),
-            checked("met", state.met, np.int32, (count,), writes=True),
-            checked("lowest", state.lowest, np.float32, (-(-count // 16),), writes=True),
-            checked("picks", state.picks, np.float32, (picks, width), writes=True),
-            checked("scales", state.scales, np.float32, (picks,), writes=True),
-        ))  # fmt: skip
-
-    def measure(self, first: int, last: int, work: npt.NDArray[np.float32]) -> int:
-        """Set 1 / length of rows [first, last); return the first that is not finite or longer than 1e12, or -1."""
-        _check_range("rows", first, last, self._count)
-        return int(self._library.farthest_measure(self._struct, first, last, self._work(work)))
-
-    def take(self, row: int, number: int) -> None:
-        """Make `row` pick `number`, and never again."""
-        _check_range("row", row, row + 1, self._count)
-        _check_range("pick", number, number + 1, self._picks)
-        self._library.farthest_take(self._struct, row, number)
-
-    def search(self, first: int, last: int, picks: int, work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
-        """Return the best next pick of groups [first, last): similarity, row (-1: none), rows read, products made."""
-        _check_range("groups", first, last, self._groups)
-        _check_range("picks", 0, picks, self._picks)
-        result = _SearchResult()
-        self._library.farthest_search(self._struct, first, last, picks, self._work(work), byref(result))
-        return result.similarity, result.row, result.reads, result.products
-
-    def _work(self, work: npt.NDArray[np.float32]) -> int:
-        return checked("memory", work, np.float32, (self._width,), writes=True)
