@@ -115,6 +115,7 @@ class Source:
         e5: multilingual-e5-small.
         work: where what is made is kept.
         amounts: how much is trained on.
+        device: where models are trained and read, as torch names it.
     """
 
     data: Path
@@ -122,6 +123,7 @@ class Source:
     e5: Path
     work: Path
     amounts: Amounts = Amounts()
+    device: str = "cpu"
 
     @property
     def corpus(self) -> Path:
@@ -135,7 +137,8 @@ class Source:
     def backbone(self, row: Row) -> UpperLayers:
         """Return the layers that are trained; the states below them are kept."""
         skipped = layers_of(self.model) - row.upper
-        return upper_layers(self.model, row.attention, lower_states(self, row.lower, skipped), skipped)
+        lower = lower_states(self, row.lower, skipped)
+        return upper_layers(self.model, row.attention, lower, skipped, self.device)
 
 
 def layers_of(model: Path) -> int:
@@ -148,7 +151,8 @@ def layers_of(model: Path) -> int:
 @cache
 def lower_states(source: Source, attention: str, layers: int) -> LowerStates:
     """Return the states behind the first layers, the same for all rows that read alike there."""
-    return LowerStates(source.model, layers, attention, source.work / f"lower-{attention}-{layers}")
+    folder = source.work / f"lower-{attention}-{layers}"
+    return LowerStates(source.model, layers, attention, folder, source.device)
 
 
 @cache
@@ -256,16 +260,16 @@ def _logits(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tup
     with torch.inference_mode():
         for start in range(0, len(texts), 50):
             ids, mask = model.tokenize(texts[start : start + 50]).values()
-            hidden, place = backbone.states(ids, mask), torch.arange(ids.shape[1])
+            hidden, place = backbone.states(ids, mask), torch.arange(ids.shape[1], device=ids.device)
             first = 0 if row.shift else 1  # behind the start token; the end token's state is not the text's
             own = (place >= first) & (place < mask.sum(dim=1, keepdim=True) - 2 + first)
             if row.head == "last":
                 own = place == mask.sum(dim=1, keepdim=True) - 1
             total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
             logits = hidden @ backbone.tensor(made.centroids).t()
-            largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
+            largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().cpu().numpy())
     tenth = np.quantile(np.concatenate(largest), 0.9, axis=0).astype(np.float32)
-    return made.centroids @ (total / tokens).numpy(), tenth
+    return made.centroids @ (total / tokens).cpu().numpy(), tenth
 
 
 def reading(row: Row) -> LexiconSettings:
@@ -340,12 +344,13 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, required=True, help="folder of SmolLM2-135M-Instruct")
     parser.add_argument("--e5", type=Path, required=True, help="folder of multilingual-e5-small")
     parser.add_argument("--work-dir", type=Path, required=True, help="where vectors, clusters and checkpoints are kept")
+    parser.add_argument("--device", default="cpu", help="where models are trained and read: cpu, cuda [%(default)s]")
 
 
 def source_of(arguments: argparse.Namespace, amounts: Amounts = Amounts()) -> Source:
     """Return what the arguments name."""
     arguments.work_dir.mkdir(parents=True, exist_ok=True)
-    return Source(arguments.data, arguments.model, arguments.e5, arguments.work_dir, amounts)
+    return Source(arguments.data, arguments.model, arguments.e5, arguments.work_dir, amounts, arguments.device)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """The upper layers of a language model, trained alone: the states below them are computed once, for all models.
 
 The lower layers are not trained, so that what they make of a text is the same in every step and for every model that
-reads in the same direction there.
+reads in the same direction there. On the CPU it is kept in files as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Skipped(torch.nn.Module):
 class LowerStates:
     """The states behind the lower layers, by the text's token ids; they are kept in files."""
 
-    def __init__(self, model: Path, layers: int, attention: str, folder: Path) -> None:
+    def __init__(self, model: Path, layers: int, attention: str, folder: Path, device: str = "cpu") -> None:
         """Read what is kept.
 
         Args:
@@ -37,12 +37,14 @@ class LowerStates:
             layers: how many of its layers are below.
             attention: of these, "causal" or "bidirectional".
             folder: where the states are kept.
+            device: where they are computed; those of a GPU are not written, because it is faster than reading them.
         """
         self._place, self._layers, self._attention, self._folder = model, layers, attention, folder
+        self._device = device
         self._model: Any = None
         self._known: dict[bytes, torch.Tensor] = {}
         self._new: list[bytes] = []
-        for path in sorted(folder.glob("*.safetensors")):
+        for path in sorted(folder.glob("*.safetensors")) if device == "cpu" else ():
             shard = load_file(str(path))
             lengths = shard["lengths"].tolist()
             ids, states = shard["ids"].split(lengths), shard["states"].split(lengths)
@@ -50,7 +52,8 @@ class LowerStates:
 
     def __call__(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return states [B, L, d] of ids [B, L], padded on the right, 0 where the mask is 0."""
-        rows = [row[:length] for row, length in zip(ids, mask.sum(dim=1).tolist(), strict=True)]
+        lengths = mask.sum(dim=1).tolist()
+        rows = [row[:length] for row, length in zip(ids.cpu(), lengths, strict=True)]
         keys = [_key(row) for row in rows]
         missing = [n for n, key in enumerate(keys) if key not in self._known]
         if missing:
@@ -62,10 +65,10 @@ class LowerStates:
         return torch.nn.functional.pad(states, (0, 0, 0, ids.shape[1] - states.shape[1]))
 
     def _run(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):  # a training may have called
+        with torch.no_grad(), torch.autocast(ids.device.type, enabled=False):  # a training may have called
             if self._model is None:
                 self._model = open_backbone(
-                    self._place, attention=self._attention, dtype=half_dtype(), device="cpu"
+                    self._place, attention=self._attention, dtype=half_dtype(), device=self._device
                 ).model.base_model
                 self._model.layers = self._model.layers[: self._layers]
                 self._model.norm = torch.nn.Identity()
@@ -73,7 +76,7 @@ class LowerStates:
 
     def save(self) -> None:
         """Write what was computed since the last call."""
-        if not self._new:
+        if not self._new or self._device != "cpu":
             return
         keys = list(dict.fromkeys(self._new))
         ids = [torch.frombuffer(bytearray(key), dtype=torch.int64) for key in keys]
@@ -111,9 +114,11 @@ class UpperLayers(Backbone):
         ).last_hidden_state
 
 
-def upper_layers(model: Path, attention: str, lower: LowerStates, skipped: int) -> UpperLayers:
+def upper_layers(
+    model: Path, attention: str, lower: LowerStates, skipped: int, device: str = "cpu"
+) -> UpperLayers:
     """Return the layers of a language model above the first `skipped`, in bfloat16 where that is fast."""
-    whole = open_backbone(model, attention=attention, dtype=half_dtype(), device="cpu")  # type: ignore[arg-type]
+    whole = open_backbone(model, attention=attention, dtype=half_dtype(), device=device)  # type: ignore[arg-type]
     layers = whole.model.base_model.layers
     for n in range(skipped):
         layers[n] = Skipped()

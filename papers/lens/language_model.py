@@ -92,6 +92,8 @@ class Bench:
         self.path(row).parent.mkdir(exist_ok=True)
         reading = time.process_time() - start
         facts = {"training_seconds": round(seconds, 1), "reading_seconds": round(reading, 1), "dtype": half_dtype()}
+        if self.source.device != "cpu":
+            facts["device"] = torch.cuda.get_device_name()
         write_json(self.path(row), facts)
         print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
 
@@ -354,6 +356,7 @@ if __name__ == "__main__":
         {
             "--model": {"type": Path, "required": True, "help": "folder of SmolLM2-135M-Instruct"},
             "--e5": {"type": Path, "required": True, "help": "folder of multilingual-e5-small"},
+            "--device": {"default": "cpu", "help": "where models are trained and read: cpu, cuda [%(default)s]"},
             "--rows": {"nargs": "*", "choices": list(ROWS), "default": list(ROWS), "help": "make these only [all]"},
             "--prompted": {"nargs": "*", "choices": PROMPTED, "default": [], "help": "rows that are not trained"},
             "--trials": {"action": "store_true", "help": "measure what the settings were chosen from"},
