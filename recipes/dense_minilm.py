@@ -31,7 +31,7 @@ class OwnModule(LexiconModule):
         """Return the embeddings [B, d] of a batch of readings."""
         hidden = self._states(features["input_ids"], features["attention_mask"]).float()
         if self.pooling == "last":
-            rows = hidden[torch.arange(len(hidden)), features["last"]]
+            rows = hidden[torch.arange(len(hidden), device=hidden.device), features["last"]]
         else:
             own = features["own"][..., None]
             rows = (hidden * own).sum(dim=1) / own.sum(dim=1).clamp(min=1)

@@ -114,9 +114,7 @@ class UpperLayers(Backbone):
         ).last_hidden_state
 
 
-def upper_layers(
-    model: Path, attention: str, lower: LowerStates, skipped: int, device: str = "cpu"
-) -> UpperLayers:
+def upper_layers(model: Path, attention: str, lower: LowerStates, skipped: int, device: str = "cpu") -> UpperLayers:
     """Return the layers of a language model above the first `skipped`, in bfloat16 where that is fast."""
     whole = open_backbone(model, attention=attention, dtype=half_dtype(), device=device)  # type: ignore[arg-type]
     layers = whole.model.base_model.layers

@@ -38,6 +38,7 @@ except ImportError as error:
 
 _GROUP_ROWS = 2048  # positions multiplied at once, unless one text has more
 _MAX_LIVE_LOGITS = 1 << 20  # logits alive at once: 4 MB in float32
+_MAX_LIVE_LOGITS_GPU = 1 << 27  # 256 MB in bfloat16: fewer would leave a GPU waiting for its next product
 _CLUSTER_RANGE = (64, 1024)  # fewest and most clusters multiplied at once
 
 
@@ -91,8 +92,9 @@ class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def forward(ctx: Any, hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
+        largest_of = _largest if hidden.device.type == "cpu" else _largest_batched
         with torch.autocast(hidden.device.type, enabled=False):
-            largest, argmax = _largest(hidden, mask, weight, bias)
+            largest, argmax = largest_of(hidden, mask, weight, bias)
         argmax = torch.where(largest <= 0, -1, argmax)
         values = torch.log1p(torch.relu(largest))
         ctx.save_for_backward(hidden, weight, values, argmax)
@@ -131,6 +133,26 @@ def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     if bias is not None:
         values = values + bias[:, None] * mask.any(dim=1)
     return values.t().contiguous(), argmax.t().contiguous()
+
+
+def _largest_batched(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
+    """Return what `_largest` does, from few large products over all positions, the others too: the way of a GPU."""
+    texts, length, width = hidden.shape
+    values = hidden.new_zeros((texts, len(weight)), dtype=torch.float32)
+    argmax = torch.zeros_like(values, dtype=torch.int64)
+    together = max(1, min(texts, _MAX_LIVE_LOGITS_GPU // max(1, length * _CLUSTER_RANGE[1])))
+    size = max(_CLUSTER_RANGE[0], _MAX_LIVE_LOGITS_GPU // max(1, together * length))
+    for first in range(0, texts if length else 0, together):
+        part = slice(first, first + together)
+        states, ignored = hidden[part].reshape(-1, width), ~mask[part, :, None]
+        for start in range(0, len(weight), size):
+            rows = slice(start, start + size)
+            logits = torch.mm(states, weight[rows].t()).view(-1, length, len(weight[rows]))
+            best = logits.masked_fill_(ignored, -torch.inf).max(dim=1)
+            values[part, rows], argmax[part, rows] = best.values.float(), best.indices
+    if bias is not None:
+        values += bias
+    return torch.where(mask.any(dim=1, keepdim=True), values, 0), argmax
 
 
 class _Sequences(NamedTuple):
