@@ -3,6 +3,7 @@
     python -m benchmarks.pooled_head                 on the CPU, one thread: 16 texts x 128 tokens, d 1024, k 8000
     python -m benchmarks.pooled_head --threads 2
     python -m benchmarks.pooled_head --long          also four times the texts and twice the tokens (3 GB of memory)
+    python -m benchmarks.pooled_head --gpu           on a CUDA device alone
 
 Peers: the order of the LENS paper's code (all logits, log(1 + relu), mask, maximum); the same with the maximum first;
 that in slices under torch.utils.checkpoint;
@@ -24,6 +25,7 @@ _PARSER.add_argument("--threads", type=int, default=1)
 _PARSER.add_argument("--rounds", type=int, default=7)
 _PARSER.add_argument("--long", action="store_true", help="also 64 texts x 256 tokens")
 _PARSER.add_argument("--quick", action="store_true", help="8 texts x 128 tokens, d 512, k 4000 alone")
+_PARSER.add_argument("--gpu", action="store_true", help="the CUDA device alone")
 _PARSER.add_argument("--json", help="write the numbers to this file too")
 _ARGUMENTS = _PARSER.parse_args() if __name__ == "__main__" else _PARSER.parse_args([])
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -255,7 +257,7 @@ def main() -> None:
     torch.set_num_threads(_ARGUMENTS.threads)
     first = Shape(8, 128, 512, 4000) if _ARGUMENTS.quick else Shape(16, 128, 1024, 8000)
     shapes = [first, *([Shape(64, 256, 1024, 8000)] if _ARGUMENTS.long else [])]
-    runs = [race(shape, mode, _ARGUMENTS.rounds) for shape in shapes for mode in MODES]
+    runs = [race(shape, mode, _ARGUMENTS.rounds) for shape in shapes if not _ARGUMENTS.gpu for mode in MODES]
     large, cuda = Shape(64, 512, 4096, 8000), []
     if torch.cuda.is_available():
         cuda = [race(large, mode, _ARGUMENTS.rounds, "cuda", torch.bfloat16) for mode in MODES]
