@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pellucid
+from pellucid import StaticEmbedder
 from pellucid.core.arrays import validate_role
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers, shown
@@ -153,6 +155,7 @@ def test_a_huge_number_asks_for_all(fruit):
 
 # --- Values that Python cannot write ---
 
+PLAIN_MODEL = StaticEmbedder(["cat"], np.ones((1, 4), np.float32))
 HUGE = 10**5000  # Python writes integers of at most 4,300 digits
 _huge = st.integers(4000, 6000).map(lambda digits: 10**digits)
 _values = st.recursive(
@@ -204,6 +207,8 @@ SETTINGS: dict[str, Callable[[object], object]] = {
     "dimension": lambda value: Dimensions([Dimension("x")]).number(value),
     "delimiter": lambda value: CorpusFile("x.csv", delimiter=value),
     "type": lambda value: CorpusFile("x.csv", types={"year": value}),
+    "rows": PLAIN_MODEL.word_vectors,
+    "dates": lambda value: pellucid.topics(PLAIN_MODEL, ["cat"] * 10, dates=[value]),
     "coverage": lambda value: Coverage(value, 1),
     "choice": lambda value: check_choice("level", value, ["word"]),
     "number": lambda value: check_number("n", value),
@@ -215,6 +220,66 @@ SETTINGS: dict[str, Callable[[object], object]] = {
 def test_a_setting_that_cannot_be_written_gets_our_error(name: str, value: object) -> None:
     with pytest.raises(InputError):
         SETTINGS[name](value)
+
+
+def test_json_is_indented_by_a_number_of_blanks_that_fits(tmp_path: Path) -> None:
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add(["the cat sleeps"])
+        hits = index.search("cat")
+    for view in (hits, hits[0].explain()):
+        for indent in (HUGE, -1, 10**9, 0.5, [HUGE]):
+            with pytest.raises(InputError, match=r"^indent is .* at least 0 and at most 100, or None"):
+                view.to_json(indent=indent)
+        has_lines = [view.to_json(indent=indent).count("\n") > 2 for indent in (None, 0, 2, "\t")]
+        assert has_lines == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda model: pellucid.audit(model, ["a"]), lambda model: pellucid.cards(model, ["a"]),
+        lambda model: pellucid.deletion_test(model, [("a", "b")]), lambda model: pellucid.rank(model, "a", ["b"]),
+        lambda model: pellucid.document_frequencies(model, ["a"]), lambda model: pellucid.drivers(model, [("a", "b")]),
+        lambda model: pellucid.topics(model, ["a"] * 10), lambda model: pellucid.bias(model, "gender"),
+        lambda model: pellucid.report(model),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("model", [3, "static-en", None, HUGE, [], StaticEmbedder], ids=lambda value: shown(value, 9))
+def test_what_is_no_model_is_named_with_what_to_give(function: Callable[[object], object], model: object) -> None:
+    with pytest.raises(InputError, match=r"^model is .*; give a model, such as pellucid\.load\('static-en'\)"):
+        function(model)
+
+
+def test_arguments_of_an_index_and_its_hits_are_checked(tmp_path: Path) -> None:
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add(["the cat sleeps", "the cat eats"], ids=["0", "1"])
+        hits = index.search("cat")
+        calls: dict[str, Callable[[], object]] = {
+            "vectors are int; give a dict": lambda: index.update("0", vectors=3),
+            "rerank_top is 0; it must be": lambda: index.search("cat", rerank_top=0),
+            "rerank_top is 'a'; it must be": lambda: index.search("cat", rerank_top="a"),
+            "an id is 0.5 ": lambda: index.delete(0.5),
+            "queries are 3; give a list": lambda: index.drivers(3),
+            "files is 3; give a path": lambda: index.add_files(3),
+            "rank \\[1\\] is not in this list": lambda: hits.explain([1]),
+            "k is \\[1\\]; it must be": lambda: hits[0].lines([1]),
+            "top_k is 0.5; it must be": lambda: hits[0].explain().reasons(0.5),
+        }
+        for message, call in calls.items():
+            with pytest.raises(InputError, match=message):
+                call()
+        assert len(index) == 2
+    with pytest.raises(InputError, match="tasks is 3; give a list of names"):
+        pellucid.evaluate(PLAIN_MODEL, tasks=3)
+    with pytest.raises(InputError, match="compare needs at least two models"):
+        pellucid.compare(3, [("a", "b")])
+    for rows in (3, [[1]], [1], [-5], ["a"], math.nan):
+        with pytest.raises(InputError, match=r"^rows are .*; give integers from 0 to 0"):
+            PLAIN_MODEL.word_vectors(rows)
+    with pytest.raises(InputError, match=r"the text is \(\) \(tuple\); it must be a string"):
+        PLAIN_MODEL.nearest_words(())
+    with pytest.raises(InputError, match="cannot be moved to"):
+        PLAIN_MODEL.to(HUGE)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, np.int64, float, int])

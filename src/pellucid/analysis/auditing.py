@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Floats, Spread, column_chunks, correlations, spread
+from pellucid.analysis.coordinates import Floats, Spread, check_model, column_chunks, correlations, spread
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers, shown
 from pellucid.explain.views.figure import Canvas, short_name
@@ -213,6 +213,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     thresholds = Thresholds() if thresholds is None else thresholds
     if not isinstance(thresholds, Thresholds):
         raise InputError(f"thresholds are {shown(thresholds)}; give Thresholds(...) of pellucid.analysis, or None")
+    check_model(model)
     names = model.dimensions.names
     named_by_text = range(len(names)) if model.family == "anchors" else ()
     measured = spread(model, texts, examples=_N_STRONGEST_TEXTS, dimensions=named_by_text, seed=seed)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pellucid.analysis.coordinates import check_model
 from pellucid.analysis.effects import BiasMeasurement, Cost, Estimate, Lean, Probe, ProxyWord, Summary, SwapTest
 from pellucid.analysis.swaps import PROXY_LISTS, Pairs, read_pairs, read_scored_pairs, read_targets
 from pellucid.core.embedder import Embedder
@@ -316,6 +317,7 @@ def bias(
         InputError: the model knows fewer than two pairs or targets, or no text holds a word of the pairs.
         CorpusError: a file cannot be read.
     """
+    check_model(model)
     check_integer("n_directions", n_directions, 1)
     word_pairs = read_pairs(pairs)
     compared = read_targets(targets)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Example, Floats, Integers, known_rows, unit_blocks
+from pellucid.analysis.coordinates import Example, Floats, Integers, check_model, known_rows, unit_blocks
 from pellucid.analysis.groups import cosines_along, extreme_examples
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
@@ -205,6 +205,7 @@ def topics(
         MissingExtraError: scikit-learn is not installed.
     """
     require("scikit-learn", "sklearn")
+    check_model(model)
     if dates is not None and not isinstance(dates, Iterable):
         raise InputError(f"dates are {shown(dates)}; give a date or None for each text")
     days = None if dates is None else [_day(index, value) for index, value in enumerate(dates)]
@@ -254,7 +255,10 @@ _MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as
 
 def _day(index: int, value: Any) -> date | None:
     """Return the day of a date; None for a missing date."""
-    text = (shown(value) if isinstance(value, int) else str(value)).strip()
+    try:
+        text = str(value).strip()
+    except ValueError:  # it holds an integer of more digits than Python writes
+        text = shown(value)
     if value is None or value != value or text.lower() in _MISSING:  # NaN, of pandas
         return None
     if isinstance(value, datetime):

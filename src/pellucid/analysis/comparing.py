@@ -6,7 +6,7 @@ The models may be of any families. The first one is what the others are compared
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -199,7 +199,7 @@ def compare(
         InputError: fewer than two models, gold of another length, no pairs, an item that is not a pair of texts, or
             `top_k` or `rows` below 0.
     """
-    if isinstance(models, Embedder) or len(models) < 2:
+    if isinstance(models, (str, Embedder)) or not isinstance(models, Sized) or len(models) < 2:
         raise InputError("compare needs at least two models, as a list or as a mapping from names to them")
     if not isinstance(models, Mapping):
         models = {f"model {number}": model for number, model in enumerate(models, 1)}

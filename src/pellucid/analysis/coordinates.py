@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_number, check_seed
+from pellucid.errors import InputError, check_number, check_seed, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.progress import Progress
@@ -97,6 +97,15 @@ def spread(
     for block, rows in unit_blocks(model, texts):
         tally.add(block, rows)
     return tally.result()
+
+
+def check_model(model: object) -> None:
+    """Check that an argument is a model."""
+    if not isinstance(model, Embedder):
+        raise InputError(
+            f"model is {shown(model)} ({type(model).__name__}); give a model, such as pellucid.load('static-en'). "
+            "pellucid.load also takes a SentenceTransformer, or a function that encodes texts"
+        )
 
 
 def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
@@ -381,6 +390,7 @@ def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:
     Raises:
         InputError: the model knows fewer than two of the texts, or an item is not a string.
     """
+    check_model(model)
     coordinates = spread(model, texts)
     counts = np.rint(coordinates.firing * coordinates.texts).astype(int).tolist()
     rows = (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.comparing import Pair, check_pairs
-from pellucid.analysis.coordinates import Floats, Integers
+from pellucid.analysis.coordinates import Floats, Integers, check_model
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_choice, check_draws, check_integer, check_seed
@@ -153,6 +153,7 @@ def deletion_test(
             is not from 1 to 10,000, `top_k` is below 1 or above the number of dimensions, or the explanations have no
             words.
     """
+    check_model(model)
     pairs = check_pairs(pairs)
     check_choice("units", units, UNITS)
     most = model.get_embedding_dimension() if units == "dimensions" else math.inf

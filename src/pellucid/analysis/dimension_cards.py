@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Example, Spread, correlations, spread
+from pellucid.analysis.coordinates import Example, Spread, check_model, correlations, spread
 from pellucid.core.dimensions import Dimension, Which
 from pellucid.core.embedder import Embedder
 from pellucid.errors import check_integer
@@ -179,6 +179,7 @@ def cards(
     """
     check_integer("examples", examples, most=MAX_EXAMPLES)
     check_integer("top_k", top_k, optional=True)
+    check_model(model)
     all_dimensions = model.dimensions
     indices = sorted(all_dimensions.numbers([range(len(all_dimensions)) if dimensions is None else dimensions]))
     measured = spread(model, texts, examples=examples, dimensions=indices, seed=seed)

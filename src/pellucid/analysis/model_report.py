@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from pellucid.analysis.auditing import Audit, audit
 from pellucid.analysis.bias_audit import Bias, bias
+from pellucid.analysis.coordinates import check_model
 from pellucid.analysis.effects import Estimate, Lean, SwapTest
 from pellucid.analysis.swaps import read_pairs
 from pellucid.core.embedder import Embedder
@@ -154,6 +155,7 @@ def report(
         InputError: no pairs are named, or as for `bias`.
         CorpusError: a file cannot be read.
     """
+    check_model(model)
     is_several = isinstance(pairs, (list, tuple)) and all(isinstance(item, (str, PathLike)) for item in pairs)
     pair_lists = list(pairs) if is_several else [pairs]
     if not pair_lists:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pellucid.analysis.coordinates import check_model
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Query
 from pellucid.errors import InputError, answering_guesses, check_integer, shown
@@ -87,7 +88,7 @@ class WhyAbove:
             InputError: the rank is not in the list.
         """
         items = self._items()
-        if rank not in items:
+        if rank not in list(items):
             first = f", whose first rank is {self.offset + 1}" if self.offset else ""
             raise InputError(f"rank {shown(rank)} is not in this list of {len(items)}{first}")
         return self._explained(items[rank])
@@ -156,6 +157,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     Raises:
         InputError: no documents, an item is not a string, `top_k` is below 1 or `reasons` below 0.
     """
+    check_model(model)
     if isinstance(documents, str):
         raise InputError(f"documents must be a list of texts, got one string {shown(documents)}")
     texts = check_texts(documents)

@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.comparing import Pair, check_pairs
+from pellucid.analysis.coordinates import check_model
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
 from pellucid.explain.explanation import Explanation
@@ -166,6 +167,7 @@ def drivers(model: Embedder, pairs: Iterable[Pair]) -> Drivers:
     Raises:
         InputError: an item is not a pair of strings, or no pair has a score.
     """
+    check_model(model)
     explained = ((a, [(b, model.explain(a, b))]) for a, b in check_pairs(pairs))
     return collect_drivers(explained, f"{model.family} model", "pair")
 

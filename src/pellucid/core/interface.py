@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.core.arrays import to_2d_array
-from pellucid.errors import InputError
+from pellucid.errors import InputError, shown
 from pellucid.persistence.store import temporary_folder
 
 if TYPE_CHECKING:
@@ -73,13 +73,15 @@ class ToolInterface(ABC):
         """
         if not self._computes_on(device):
             raise InputError(
-                f"this {self.family} model computes on {self.device!r} and cannot be moved to {str(device)!r:.40}; "
+                f"this {self.family} model computes on {self.device!r} and cannot be moved to {shown(device, 40)}; "
                 "leave it there, or open a transformer on the other device"
             )
         return self
 
     def _computes_on(self, device: Any) -> bool:
         """Whether the model is on a device, which may be named without its number."""
+        if isinstance(device, (int, list, tuple, dict)):
+            return False
         return str(device) in (self.device, self.device.partition(":")[0])
 
     @property

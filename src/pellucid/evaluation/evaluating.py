@@ -114,6 +114,8 @@ def evaluate(
     """
     if isinstance(tasks, str):
         raise InputError(f"tasks is a string; give a list, as tasks=[{shown(tasks)}]")
+    if tasks is not None and not (isinstance(tasks, Sequence) and all(isinstance(task, str) for task in tasks)):
+        raise InputError(f"tasks is {shown(tasks)}; give a list of names, or None for all")
     chosen = _choose_hub(tasks) if data is None else choose_local(find_tasks(data), tasks)
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
 

@@ -12,7 +12,6 @@ the gap between the two.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import Counter
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, shown
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import (
     SENTENCE,
@@ -37,6 +36,7 @@ from pellucid.explain.rows import (
     sorted_with_shares,
 )
 from pellucid.explain.views.explanation import BESIDE_WORDS, ExplanationViews
+from pellucid.explain.views.report import json_text
 from pellucid.text.unicode import canonicalize, well_formed
 from pellucid.text.words import Coverage, Span
 
@@ -218,8 +218,9 @@ class Explanation(ExplanationViews):
 
         What all texts of an encoder have in common is no reason for this score, and left out.
         """
+        check_integer("top_k", top_k, 0)
         adding = (self.rows[number] for number in np.flatnonzero(self.contributions > 0).tolist())
-        return list(islice((row for row in adding if row.kind not in BESIDE_WORDS), min(max(top_k, 0), sys.maxsize)))
+        return list(islice((row for row in adding if row.kind not in BESIDE_WORDS), min(top_k, sys.maxsize)))
 
     def word_contributions(self, text: int = 1) -> dict[Span, float]:
         """Return what each span of text 1, 2 or 3 adds to the score, in text order.
@@ -257,7 +258,7 @@ class Explanation(ExplanationViews):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+        return json_text(self.to_dict(), indent)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Explanation:

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses
+from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, shown
 from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
 from pellucid.index.counting import TermCounter
@@ -30,7 +30,7 @@ from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, count_valu
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
-from pellucid.index.precomputed import PrecomputedVectors, stored_rows
+from pellucid.index.precomputed import PrecomputedVectors, check_vectors, stored_rows
 from pellucid.index.records import read_documents
 from pellucid.index.settings import precomputed_parts
 from pellucid.index.writer import Additions, Writer, repair, replace_documents
@@ -355,7 +355,10 @@ class DocumentCollection:
             CorpusError: a file is absent, or broken at a named line.
             InputError, IndexFolderError, WritingError: as for `add`.
         """
-        several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else list(files)
+        several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else files
+        if not isinstance(several, Iterable):
+            raise InputError(f"files is {shown(files)}; give a path, or a list of paths")
+        several = list(several)
         snapshot = self.snapshot()
         index_types = field_types(snapshot.commit.state.fields)
         records = chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
@@ -437,6 +440,7 @@ class DocumentCollection:
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
+        check_vectors(vectors)
         vectors_by_name = {
             name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
             for name, row in (vectors or {}).items()
@@ -469,7 +473,7 @@ class DocumentCollection:
         Raises:
             InputError: one is not there, and `missing_ok` is off; nothing is removed then.
         """
-        items = [ids] if isinstance(ids, (str, int)) else ids
+        items = [ids] if isinstance(ids, (str, int)) or not isinstance(ids, Iterable) else ids
         document_ids = list(dict.fromkeys(validate_id(document_id, "an id") for document_id in items))
         with self._exclusive_writer() as writer:
             rows = writer.commit.rows_for(document_ids)

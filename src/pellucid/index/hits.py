@@ -191,6 +191,7 @@ class Hit:
 
     def lines(self, k: int = HIT_GROUPS) -> list[Group]:
         """Return the `k` largest groups that are phrases or named rows, which tables show."""
+        check_integer("k", k, 0)
         return [group for group in self.groups(max(k, 1)) if not group.is_sum][:k]
 
     def _page_parts(self, scale: float, *, has_legend: bool) -> Iterator[AnyPart]:
@@ -413,7 +414,6 @@ class SecondStage:
         if not (callable(rerank) or hasattr(rerank, "predict")):
             hint = "give a CrossEncoder, or a function of a query and a list of texts"
             raise InputError(f"rerank is {shown(rerank)}; {hint}")
-        check_integer("rerank_top", top)
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
         self._rerank, self.name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))

@@ -368,6 +368,7 @@ class Index(DocumentCollection):
         """
         check_integer("top_k", top_k)
         check_integer("offset", offset, 0)
+        check_integer("rerank_top", rerank_top)
         if rerank is None:
             ranked = self._ranked(query, top_k + offset, where, weights, word_weights, steer, min_score)
             return ranked.hits(offset)
@@ -493,8 +494,8 @@ class Index(DocumentCollection):
         Raises:
             InputError: no query has a hit, or as in `search`.
         """
-        if isinstance(queries, (str, Hits)):
-            raise InputError("queries are a list of texts, or of the hits of searches")
+        if isinstance(queries, (str, Hits)) or not isinstance(queries, Iterable):
+            raise InputError(f"queries are {shown(queries)}; give a list of texts, or of the hits of searches")
         texts = queries.values() if isinstance(queries, Mapping) else queries
         searches = (query if isinstance(query, Hits) else self.search(query, top_k) for query in texts)
         explained = ((hits.query, [(hit.id, hit.explain()) for hit in hits]) for hits in searches)

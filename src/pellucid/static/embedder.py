@@ -366,8 +366,15 @@ class StaticEmbedder(Embedder):
         return model
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
-        """Return the vectors of table `rows` as float32 [rows, dimension]."""
-        return floats(self.vectors, self.scales, np.asarray(rows, dtype=np.int64))
+        """Return the vectors of table `rows` as float32 [rows, dimension].
+
+        Raises:
+            InputError: `rows` are no integers, or there is no such row.
+        """
+        try:
+            return floats(self.vectors, self.scales, np.asarray(rows, dtype=np.int64))
+        except (IndexError, OverflowError, TypeError, ValueError) as error:
+            raise InputError(f"rows are {shown(rows)}; give integers from 0 to {len(self.vocabulary) - 1}") from error
 
     @property
     def max_seq_length(self) -> float:
@@ -503,6 +510,8 @@ class StaticEmbedder(Embedder):
         >>> # model.nearest_words("mortgage", top_k=2)  ->  [("mortgage", 1.0), ("mortgages", 0.93)]
         """
         check_integer("top_k", top_k)
+        if not isinstance(word_or_text, str):
+            raise InputError(f"the text is {shown(word_or_text)} ({type(word_or_text).__name__}); it must be a string")
         vectors = self.word_vectors(np.arange(len(self.vocabulary)))
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
-from pellucid.errors import missing_extra
+from pellucid.errors import check_integer, missing_extra
 from pellucid.explain.views.parts import AnyPart, shorten, visible
 from pellucid.text.unicode import well_formed
 
@@ -65,6 +65,7 @@ class Shown:
         return self.to_html(fragment=True)
 
 
+_MAX_INDENT = 100  # characters
 _LONGEST_LINE = 160  # characters of a repr
 VERSION = 1
 """Version of the dict and JSON forms; `docs/schema.json` describes them."""
@@ -93,7 +94,7 @@ class Report(Shown):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text; None as `indent` gives one line."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+        return json_text(self.to_dict(), indent)
 
     def to_frame(self) -> DataFrame:
         """Return the rows as a pandas DataFrame with a column a field.
@@ -167,3 +168,10 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [plain_value(item) for item in value]
     return well_formed(value) if isinstance(value, str) else value
+
+
+def json_text(content: object, indent: int | None) -> str:
+    """Return plain values as JSON text; None as `indent` gives one line."""
+    if not isinstance(indent, str):  # which the json module also takes
+        check_integer("indent", indent, 0, _MAX_INDENT, optional=True)
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
