@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import sanitized
+from pellucid.native.library import LEVELS
 
 TESTS = [
     "tests/native/test_farthest_spelling.py",
     "tests/native/test_hostile_arguments.py",
     "tests/native/test_live_files.py",
+    "tests/native/test_scan.py",
     "tests/static/test_bounds.py",
     "tests/static/test_kernels.py",
     "tests/static/test_spelling.py",
@@ -42,12 +44,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("level", ["plain", "avx2"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_nothing_outside_given_memory_is_read_or_written(environment: dict[str, str], level: str) -> None:
     env = {**environment, "PELLUCID_NATIVE": level}
     done = run(["-c", PROGRAM], env)
-    if level != "plain" and "can do 'plain' at most" in done.stderr:
-        pytest.skip("this processor has no AVX2")
+    if "at most" in done.stderr:
+        pytest.skip(f"this processor cannot do {level}")
     assert Path(done.stdout).is_relative_to(env["PYTHONPATH"].partition(os.pathsep)[0]), done.stderr[-3000:]
     options = ["-q", "-p", "no:cacheprovider", "-m", "full or not full", "-k", f"not ({LEFT_OUT})"]
     done = run(["-m", "pytest", *TESTS, *options], env)
