@@ -4,16 +4,17 @@ r"""What anchors keep of an encoder, between a floor (as many random directions)
     python -m papers.ldir.floors --data shared/data --work-dir WORK --encoder all-mpnet-base-v2 --model FOLDER \
         --sts STSBenchmark --retrieval --candidates 2000 --write
 
-Anchors are chosen under the encoder among the same sentences. Of random directions and of farthest points five draws
-are measured. A transformer runs in bfloat16; its vectors are kept in WORK. The rows of random directions in the tables
-of the paper are measured by papers/ldir/tables.py.
+Anchors are chosen under the encoder among the same sentences, and decorrelated anchors are compared with random
+directions that are decorrelated as much. Of random directions and of farthest points five draws are measured. A
+transformer runs in bfloat16; its vectors are kept in WORK. The rows of random directions in the tables of the paper
+are measured by papers/ldir/tables.py.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import pellucid
 from papers.kit import MIN_SEEDS, Cell, Figure, Table, run_script
@@ -22,41 +23,75 @@ from papers.ldir.names import CHOOSERS, FLOOR, N_CANDIDATES, PAPER, corpus_sente
 from papers.ldir.scored import GROUPS, Map, Samples, Tests, beside, mean_of_draws, random_directions
 from papers.models import bfloat16_encoder, minilm_path
 from papers.vector_cache import Vectors, unit_rows
+from recipes.anchors_en import PLANS
 
 SIZES = (200, 500)
 STRENGTH = 0.75  # of the decorrelation: the default
 STATIC, MINILM = "static-en", "MiniLM"
 
 
-def rows(sentences: Vectors) -> Iterator[tuple[str, list[Vectors]]]:
-    """Yield each row's name and its matrices [n, d], one a seed; the floor of a size comes first."""
+class Row(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        name: as the table has it.
+        n: anchors or directions.
+        strength: of their decorrelation; 0 leaves them as they are.
+        draws: their vectors [n, d], one a seed.
+    """
+
+    name: str
+    n: int
+    strength: float
+    draws: list[Vectors]
+
+
+def with_strength(name: str, n: int, strength: float, draws: list[Vectors]) -> Row:
+    """Return a row of draws decorrelated at a strength; 0 leaves them as they are."""
+    if not strength:
+        return Row(f"{n} {name}", n, strength, draws)
+    return Row(f"{n} {name}, decorrelated at {strength:g}", n, strength, [decorrelated(a, strength) for a in draws])
+
+
+def floors(dimension: int, strengths: Iterable[float]) -> Iterator[Row]:
+    """Yield as many random directions, as they are and decorrelated at each strength."""
     for n in SIZES:
-        yield f"{n} {FLOOR}", [random_directions(n, sentences.shape[1], seed) for seed in range(MIN_SEEDS)]
+        draws = [random_directions(n, dimension, seed) for seed in range(MIN_SEEDS)]
+        for strength in sorted({0.0, *strengths}):
+            yield with_strength(FLOOR, n, strength, draws)
+
+
+def rows(sentences: Vectors) -> Iterator[Row]:
+    """Yield the anchors of each method, as they are and decorrelated."""
+    for n in SIZES:
         for method, choose in CHOOSERS.items():
-            seeds = range(MIN_SEEDS if method == PAPER else 1)
-            chosen = [sentences[choose(sentences, n, seed=seed)] for seed in seeds]
-            yield f"{n} {method}", chosen
-            yield f"{n} {method}, decorrelated at {STRENGTH:g}", [decorrelated(a, STRENGTH) for a in chosen[:1]]
+            draws = [sentences[choose(sentences, n, seed=seed)] for seed in range(MIN_SEEDS if method == PAPER else 1)]
+            for strength in (0.0, STRENGTH):
+                yield with_strength(method, n, strength, draws)
 
 
-def table(tests: Tests, sentences: Vectors, models: dict[str, Vectors]) -> Table:
+def table(tests: Tests, sentences: Vectors, models: list[Row]) -> Table:
     """Return the table: each row's scores, and what they are over the floor and the ceiling.
+
+    The floor of a row is as many random directions, decorrelated at the same strength.
 
     Args:
         tests: over the encoder.
         sentences: candidates for anchors at length 1.
-        models: name -> vectors of bundled models over the encoder, [n, d].
+        models: bundled models over the encoder.
     """
     scores: dict[str, Callable[[Map], Samples]] = {"STS": tests.sts, "retrieval": tests.retrieval}
     kinds = {name: score for name, score in scores.items() if tests.sets[name]}
     columns = [f"{kind}{end}" for kind in kinds for end in ("", " over random directions", " over the encoder")]
     ceiling = {kind: score(lambda vectors: vectors) for kind, score in kinds.items()}
     lines: list[list[Cell]] = [["the encoder", *(cell for s in ceiling.values() for cell in (*beside(s), None, None))]]
-    floors: dict[int, dict[str, Samples]] = {}
-    for name, matrices in [*rows(sentences), *((name, [vectors]) for name, vectors in models.items())]:
-        samples = {kind: _over_seeds(score, matrices) for kind, score in kinds.items()}
-        floor = floors.setdefault(len(matrices[0]), samples)
-        lines.append([name, *(cell for kind, s in samples.items() for cell in beside(s, floor[kind], ceiling[kind]))])
+    found: dict[tuple[int, float], dict[str, Samples]] = {}
+    strengths = {STRENGTH, *(model.strength for model in models)}
+    for row in [*floors(sentences.shape[1], strengths), *rows(sentences), *models]:
+        samples = {kind: _over_seeds(score, row.draws) for kind, score in kinds.items()}
+        floor = found.setdefault((row.n, row.strength), samples)
+        cells = (cell for kind, s in samples.items() for cell in beside(s, floor[kind], ceiling[kind]))
+        lines.append([row.name, *cells])
     return Table(["", *columns], lines)
 
 
@@ -70,12 +105,12 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         encode: Any = pellucid.load(STATIC).encode
     else:
         encode = bfloat16_encoder(options.model or minilm_path(), options.work_dir / "vectors", options.encoder)
-    short = {STATIC: "anchors-en-", MINILM: "anchors-minilm-"}.get(options.encoder)
-    names = [name for name in pellucid.bundled_models() if short and name.startswith(short)]
-    models = {
-        name: pellucid.AnchorEmbedder.from_pretrained(name, encoder=None if short == "anchors-en-" else encode).vectors
-        for name in names
-    }
+    models = []
+    for name, plan in PLANS.items():
+        if plan.encoder == {STATIC: "en", MINILM: "minilm"}.get(options.encoder):
+            given = None if plan.encoder == "en" else encode
+            vectors = pellucid.AnchorEmbedder.from_pretrained(name, encoder=given).vectors
+            models.append(Row(name, plan.n, plan.strength, [vectors]))
     tests = Tests(options.data, encode, options.retrieval, options.sts, max_words=options.words)
     sentences = unit_rows(encode(corpus_sentences(options.data, options.candidates)))
     yield options.encoder, table(tests, sentences, models)

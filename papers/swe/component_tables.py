@@ -140,14 +140,19 @@ def layers(given: Given) -> Table:
         sides += [(code if side == 0 else "en", slice(place + side * len(both[0]), place + (side + 1) * len(both[0])))
                   for side in (0, 1)]  # fmt: skip
         place += 2 * len(both[0])
-    rows = [[str(number), *layer_cells(layer, sides)] for number, layer in enumerate(states)]
+    names = [*map(str, range(len(states) - 1)), f"{len(states) - 2}, first token"]
+    rows = [[name, *layer_cells(layer, sides)] for name, layer in zip(names, states, strict=True)]
     heads = ["variance between languages", "of component 1", "of components 2 to 7"]
     heads += ["silhouette", f"silhouette without {DROP}"]
     return Table(["layer", *heads, "found", *(f"found without {k}" for k in (1, 3, DROP))], rows)
 
 
 def layer_states(teacher: str, texts: Sequence[str]) -> list[Array]:
-    """Return the mean states of texts at each layer, the input embeddings first: float64 [n, d] each."""
+    """Return texts' mean states at each layer, the input embeddings first, and their first states at the last one.
+
+    Returns:
+        float64 [n, d] each.
+    """
     import torch
 
     e5 = open_e5(teacher)
@@ -158,7 +163,8 @@ def layer_states(teacher: str, texts: Sequence[str]) -> list[Array]:
         with torch.inference_mode():
             states = e5[0].auto_model(**features, output_hidden_states=True).hidden_states
         mask = features["attention_mask"][..., None].to(torch.float32)
-        found.append(torch.stack([(state.float() * mask).sum(1) / mask.sum(1) for state in states]).numpy())
+        means = [(state.float() * mask).sum(1) / mask.sum(1) for state in states]
+        found.append(torch.stack([*means, states[-1][:, 0].float()]).numpy())
     back = np.argsort(order)
     return [layer[back].astype(np.float64) for layer in np.concatenate(found, axis=1)]
 

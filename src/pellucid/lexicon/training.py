@@ -40,7 +40,9 @@ TRAINED = "trained"
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a lexicon model is trained. The defaults are the paper's, except the batch size (512 there).
+    """How a lexicon model is trained.
+
+    The defaults are the paper's, warmup and dropout its code's; its batches have 512 rows in retrieval, 256 elsewhere.
 
     Attributes:
         epochs: passes over the rows.
