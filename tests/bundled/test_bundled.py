@@ -17,6 +17,7 @@ from papers.sts import sts_spearman
 from pellucid.cli.output import model_summary
 from pellucid.persistence.folder import bundled_models
 from pellucid.static.training.extraction import ExtractionSettings
+from pellucid.text.function_words import negations
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,6 +105,63 @@ def test_each_model_says_how_good_it_is_as_the_pages_do():
         assert len(figures) >= 2
         for figure in figures:
             assert any(name in line and figure in line for line in lines), f"{name}: {figure}"
+
+
+NAMES_ON_PAGES = {  # what the pages call a row of README's table, if it is not its first words
+    "all-MiniLM-L6-v2": ("MiniLM",),
+    "BM25": ("BM25 alone",),
+    "default index": ("BM25 + static-en (default)",),
+    "BM25 + WordLlama": ("BM25 + WordLlama",),
+    "BM25 + potion-base-8M": ("BM25 + potion-base-8M",),
+    "BM25 + MiniLM": ("BM25 + MiniLM",),
+    "BM25 + all-mpnet-base-v2": ("BM25 + mpnet",),
+}
+
+
+def test_each_figure_of_the_readme_s_table_stands_beside_its_name_on_a_page_of_results():
+    """Pages that scripts write, of which none copies README.md."""
+    pages = [*(ROOT / "papers").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"), ROOT / "docs/lexicon.md"]
+    lines = [line.replace("**", "") for page in pages for line in page.read_text("utf-8").splitlines()]
+    text = (ROOT / "README.md").read_text("utf-8").partition("## How good, how fast\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:2] == "| "][1:]
+    assert len(rows) == 12
+    for label, *figures in rows:
+        name = re.split(r"\*\*| \(|, |: ", label)[0]
+        names = NAMES_ON_PAGES.get(name, (name,))
+        beside = [line for line in lines if any(f"| {one}" in line or f"`{one}`" in line for one in names)]
+        beside += [line for line in lines if f"| {name.lower()} 0." in line]  # a library's release
+        for figure in re.findall(r"\d[\d,]*\.?\d*", " ".join(figures[:2] + figures[2:] * ("of" not in figures[2]))):
+            assert any(re.search(rf"(?<![\d.,]){figure}(?![\d.])", line) for line in beside), f"{label}: {figure}"
+
+
+def test_the_readme_s_ratios_of_speed_are_those_of_the_pages():
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    share = float(re.search(r"\| ([\d.]+) of static-en's", text)[1])
+    lexicon = (ROOT / "docs/lexicon.md").read_text("utf-8")
+    speeds = [int(re.search(rf"^\| {name} \|.* ([\d,]+) \|$", lexicon, re.MULTILINE)[1].replace(",", ""))
+              for name in ("lexicon-en", "static-en")]  # fmt: skip
+    assert share == round(speeds[0] / speeds[1], 2)
+    said = re.search(r"model2vec encodes ([\d,]+) .*? or ([\d,]+) .*?: ([\d.]+)x and ([\d.]+)x slower", text).groups()
+    page = (ROOT / "benchmarks/static_speed.md").read_text("utf-8")
+    rows = re.findall(r"^\| model2vec [^|]*\| ([\d,]+) \| ([\d.]+) \(", page, re.MULTILINE)
+    assert [*zip(said[:2], said[2:])] == rows
+
+
+def test_the_readme_s_figures_on_negation(static_en):
+    rows = [line.split("\t") for line in (ROOT / "benchmarks/controls.tsv").read_text("utf-8").splitlines()]
+    pairs = [texts for kind, *texts in rows if kind == "negation"]
+    explained = [static_en.explain(*texts) for texts in pairs]
+    lost = np.array([1 - why.score for why in explained])
+    draws = lost[np.random.default_rng(0).integers(0, len(lost), (2_000, len(lost)))].mean(axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    below = 0
+    for why in explained:
+        named = (row for row in why.rows if negations() & set(row.name.lower().split(" × ")))
+        below += sum(row.contribution for row in named) < 0
+    said = f"in each of {len(pairs)} pairs (`benchmarks/controls.tsv`), by {lost.mean():.2f} on average "
+    said += f"({low:.2f} to {high:.2f})"
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert lost.min() > 0 and said in text and f"add up to less than 0 in only {below}." in text
 
 
 def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_sixty_four():

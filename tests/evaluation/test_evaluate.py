@@ -64,6 +64,26 @@ def test_sparse_rows_score_as_dense_ones(data: Path) -> None:
     assert {row.task: row.score for row in score(Dark(), data)} == pytest.approx(dense)
 
 
+class OtherSparse:
+    """Another library's model with sparse rows, a matrix and not an array: `*` of two of them is a product."""
+
+    def __init__(self) -> None:
+        self._model = Dark()
+
+    def encode(self, texts: list[str]) -> Any:
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix(self._model.encode(list(texts)))
+
+    def save_pretrained(self, path: str | Path) -> None:
+        self._model.save_pretrained(path)
+
+
+def test_another_models_sparse_rows_score_as_dense_ones(data: Path) -> None:
+    dense = {row.task: row.score for row in score(Planar(), data)}
+    assert {row.task: row.score for row in score(OtherSparse(), data)} == pytest.approx(dense)
+
+
 def test_sets_that_mteb_lacks_score_as_its_own(tmp_path: Path, fruit: StaticEmbedder) -> None:
     write_sts(tmp_path)
     write_sts(tmp_path, "mine")

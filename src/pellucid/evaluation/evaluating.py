@@ -276,22 +276,24 @@ class MtebEncoder:
             One row a text.
         """
         texts = [text for batch in inputs for text in batch["text"]]
-        if not isinstance(self.model, Embedder):
-            return (getattr(self.model, "encode", None) or self.model.embed)(texts)
-        rows = self.model.encode(
-            texts,
-            prompt_name=getattr(prompt_type, "value", prompt_type),
-            batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
-            precision=precision,
-        )
+        if isinstance(self.model, Embedder):
+            rows = self.model.encode(
+                texts,
+                prompt_name=getattr(prompt_type, "value", prompt_type),
+                batch_size=batch_size,
+                show_progress_bar=show_progress_bar,
+                precision=precision,
+            )
+        else:
+            rows = (getattr(self.model, "encode", None) or self.model.embed)(texts)
         return rows.toarray() if hasattr(rows, "toarray") and task_metadata.type != "Retrieval" else rows
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the model's similarity of every row to every row, the cosine where it has none."""
         if isinstance(self.model, Embedder):
             return self.model.similarity(embeddings1, embeddings2)
-        return l2_normalize(embeddings1) @ l2_normalize(embeddings2).T
+        cosines = l2_normalize(embeddings1) @ l2_normalize(embeddings2).T
+        return cosines.toarray() if hasattr(cosines, "toarray") else cosines
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the model's similarity of each row and the same row."""
