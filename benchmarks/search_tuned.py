@@ -8,7 +8,8 @@ The loss is that of picking the right document among those of a batch and high h
 score is that of the whole search, 0.7 BM25 + 0.3 static-en, so that only what BM25 lacks is learnt. What is learnt: a
 factor for each word of queries, of documents or of both, the whole table, or a map of low rank for query vectors.
 Pairs are questions and answers of half of MedQuAD; titles and abstracts of --abstracts, a file of lines ["title",
-"abstract"]; or a sentence of one of these texts and the rest of it. The sets, also those of --aside, are those of
+"abstract"]; or a sentence of one of these texts and the rest of it. The abstracts of docs/search-measured.md are not
+published; arXiv's metadata have others. The sets, also those of --aside, are those of
 `benchmarks/search_tried.py`. Needs torch; takes some 30 minutes.
 """
 
