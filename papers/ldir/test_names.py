@@ -81,8 +81,31 @@ def test_each_row_of_an_encoder_has_the_floor_of_its_size(topics, monkeypatch):
             return {"Tiny": np.full(1 + DRAWS, float(apply(np.eye(6, dtype=np.float32)).shape[1]))}
 
     monkeypatch.setattr(floors, "SIZES", (2, 4))
-    table = floors.table(Tests(), topics.vectors, {"a model": np.eye(6, dtype=np.float32)[:4]})
+    model = floors.Row("a model", 4, 0.5, [np.eye(6, dtype=np.float32)[:4]])
+    table = floors.table(Tests(), topics.vectors, [model])
     assert table.cell("the encoder", "STS") == "6.0" and table.cell("4 fps", "STS") == "4.0"
     assert table.cell("2 fps", "STS over random directions") == "+0.0 (+0.0 to +0.0), unchanged"
     assert table.cell("a model", "STS over the encoder") == "-2.0 (-2.0 to -2.0), does not hold"
-    assert next(row[0] for row in table.rows if str(row[0]).startswith("2")) == f"2 {names.FLOOR}"
+    dashes = [row[0] for row in table.rows if row[2] is None][1:]
+    ends = ("", ", decorrelated at 0.5", ", decorrelated at 0.75")
+    assert dashes == [f"{n} {names.FLOOR}{end}" for n in (2, 4) for end in ends]
+
+
+def test_decorrelated_anchors_have_a_floor_that_is_decorrelated_as_much(topics, monkeypatch):
+    """The score is the cosine between the first two directions: only what is not decorrelated has one."""
+
+    class Tests:
+        sets, retrieval = {"STS": ("Tiny",), "retrieval": ()}, None
+
+        def sts(self, apply):
+            rows = apply(np.eye(6, dtype=np.float32)).T
+            return {"Tiny": np.full(1 + DRAWS, abs(float(rows[0] @ rows[1])))}
+
+    monkeypatch.setattr(floors, "SIZES", (2,))
+    monkeypatch.setattr(floors, "STRENGTH", 1.0)
+    table = floors.table(Tests(), topics.vectors, [])
+    assert (
+        table.cell("2 random directions", "STS") != "0.0" == table.cell("2 random directions, decorrelated at 1", "STS")
+    )
+    for method in names.CHOOSERS:
+        assert table.cell(f"2 {method}, decorrelated at 1", "STS over random directions")[1:].startswith("0.0 ")
