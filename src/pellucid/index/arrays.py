@@ -29,6 +29,7 @@ from pellucid.index.documents import Document
 from pellucid.index.engine import Vector
 from pellucid.index.metadata import Fields, entries, timestamp
 from pellucid.native.library import native
+from pellucid.native.scan import MAX_CODE, Codes
 from pellucid.native.terms import invert
 from pellucid.persistence.store import is_sound
 
@@ -50,9 +51,8 @@ COLUMN_KINDS, COLUMNS_PER_FIELD = "nsb", 4
 
 _TYPES = {
     "numbers": "i8", "passages": "i8", "cuts": "i8", "id.hash": "i8", "id.order": "i8", "words.times": "f8",
-    "bm25.lengths": "i4", "bm25.values": "i4", "column.values": "f8", "vectors": "f4", "codes": "i1", "heads": "i1",
-    "scales": "f4",
-    "errors": "f4", "sparse.values": "f4", "rows.indices": "i8", "rows.values": "f4",
+    "bm25.lengths": "i4", "bm25.values": "i4", "column.values": "f8", "vectors": "f4", "high": "u1", "low": "u1",
+    "scales": "f4", "errors": "f4", "sparse.values": "f4", "rows.indices": "i8", "rows.values": "f4",
 }  # fmt: skip
 _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
 
@@ -62,9 +62,6 @@ REPAIR_HINT = "Restore it, or build the index anew"
 
 COARSE_ROWS = 2000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
-
-HEAD = 64
-"""First dimensions of the 8 bits, which are stored side by side, too: most rows cannot be hits by these."""
 
 _CACHED_ROWS = 256  # that are rounded together: what that needs fits a core's cache
 
@@ -282,15 +279,13 @@ def _dense(part: str, rows: Floats) -> Tensors:
         errors = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _CACHED_ROWS):
             chunk = slice(start, start + _CACHED_ROWS)
-            scale = np.maximum(rows[chunk].max(axis=1), -rows[chunk].min(axis=1)) / np.float32(127)
+            scale = np.maximum(rows[chunk].max(axis=1), -rows[chunk].min(axis=1)) / np.float32(MAX_CODE)
             scale[scale == 0] = 1
             code = np.rint(rows[chunk] / scale[:, None])
             lost = rows[chunk].astype(np.float64) - code.astype(np.float64) * scale[:, None].astype(np.float64)
             codes[chunk], scales[chunk] = code, scale
             errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
-        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales, f"errors:{part}": errors}
-        if rows.shape[1] >= 2 * HEAD:
-            tensors[f"heads:{part}"] = np.ascontiguousarray(codes[:, :HEAD])
+        tensors |= {f"{kind}:{part}": side for kind, side in Codes.packed(codes, scales, errors)._asdict().items()}
     return tensors
 
 
@@ -446,7 +441,7 @@ def _type_of(name: str) -> str:
     kind, part, array_name = name.partition(":")
     if kind in ("sparse", "rows"):
         kind = f"{kind}.{array_name.rpartition('.')[2]}"
-    elif part and kind not in ("vectors", "codes", "heads", "scales", "errors"):
+    elif part and kind not in ("vectors", *Codes._fields):
         raise ValueError(f"nothing is called {name!r:.60}")
     type_name = _TYPES.get(kind) or _ENDINGS.get(kind.rpartition(".")[2])
     if type_name is None:
@@ -457,7 +452,7 @@ def _type_of(name: str) -> str:
 def check_arrays(tensors: Tensors) -> None:
     """Check that arrays fit together, so that nothing is read at a wrong place; numbers are not looked at."""
     for name, tensor in tensors.items():
-        dimensions = 2 if name.startswith(("vectors:", "codes:", "heads:")) else 1
+        dimensions = 2 if name.startswith(("vectors:", "high:", "low:")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
             raise ValueError(f"{name} is of type {tensor.dtype} {tensor.shape}")
     documents, passages = len(tensors["numbers"]), _check_ends("passages", tensors["passages"], None)
@@ -473,14 +468,12 @@ def check_arrays(tensors: Tensors) -> None:
         sizes |= {f"{prefix}.key_ends": len(keys), f"{prefix}.values": len(rows)}
     for name in tensors:
         kind, _, part = name.partition(":")
-        if kind in ("vectors", "codes", "heads", "scales", "errors", "bm25.lengths"):
+        if kind in ("vectors", *Codes._fields, "bm25.lengths"):
             sizes[name] = passages
-        if kind == "codes" and tensors[name].shape != tensors[f"vectors:{part}"].shape:
-            raise ValueError(f"{name} has another number of dimensions than the vectors")
-        if kind == "heads" and (tensors[name].shape[1] != HEAD or tensors[f"codes:{part}"].shape[1] < 2 * HEAD):
-            raise ValueError(f"{name} has {tensors[name].shape[1]} dimensions, and {HEAD} belong there")
-        if kind == "codes":
-            sizes |= {f"scales:{part}": passages, f"errors:{part}": passages}
+        if kind in ("high", "low"):
+            sizes |= {f"{other}:{part}": passages for other in Codes._fields}
+            if tensors[name].shape[1] != tensors[f"vectors:{part}"].shape[1] + 1 >> 1:
+                raise ValueError(f"{name} has another number of dimensions than the vectors")
         if kind == "rows" and name.endswith(".ends"):
             array = name.removesuffix("ends")
             indices = _check_ends(name, tensors[name], len(tensors[f"{array}indices"]))

@@ -30,7 +30,7 @@ from pellucid.index.segments import Segment
 from pellucid.index.settings import check_types
 from pellucid.persistence.store import checksum, parse_json, read_regular
 
-FORMAT = 2
+FORMAT = 3
 """The format of an index that this version writes and reads."""
 
 MAX_COMMIT_BYTES = 64 << 20

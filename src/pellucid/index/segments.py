@@ -40,7 +40,7 @@ from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
 
-_DENSE_KINDS = ("vectors", "codes", "scales", "errors", "heads")
+_DENSE_KINDS = ("vectors", *Codes._fields)
 _MAX_CACHED_TERMS = 1 << 16
 _EMPTY_ROWS: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 

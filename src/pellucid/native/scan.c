@@ -4,8 +4,7 @@
    8 bits, as whole numbers that every processor adds up to the same, and is known up to a bound of the error. A passage
    whose highest possible score is below the k-th best of the lowest possible ones cannot be among the k best; the others
    are candidates. A passage that its other parts leave below that, even with the greatest product a row can have, is not
-   read at all; of others first the head is read, then as many numbers more, and the product of the rest is at most that of
-   the lengths.
+   read at all; of others the higher 4 bits are read first, which leave few, and then the lower ones.
 
    1. scan_longest measures the rows of a dense part, once for each segment.
    2. scan_segment adds up BM25, looks at the passages that are best by it, and then at all that may be better. */
@@ -26,10 +25,9 @@ enum {
     MAX_LENGTH = 1024,  /* terms of a passage; what depends on the length of shorter ones is computed once */
     BATCH = 32,         /* passages whose rows are requested before they are read */
     STEP = 16,          /* passages whose BM25 is compared together; BATCH is a multiple */
-    MAX_CODE = 128,     /* of a row */
+    MAX_CODE = 136,     /* of a row, without its sign */
+    CODE_ZERO = 136,    /* what is added to a code, for two numbers of 4 bits without a sign */
     MAX_QUERY = 16319,  /* 127 * 128 + 63: two numbers of 8 bits, which VNNI takes */
-    HEAD = 64,          /* first numbers of a row that are read before the others, and then that many more */
-    STAGES = 2,         /* of such readings */
     OUTSIDE = -1, NOT_A_NUMBER = -2,
 };
 
@@ -37,16 +35,23 @@ enum {
 #define TINIEST 0x1p-149 /* what a number may lose besides, where float32 has no smaller one */
 #define SLACK 1e-12      /* the relative error of a few sums in double precision */
 
-/* A dense part of the passages of a segment. */
+/* A dense part of the passages of a segment.
+
+   Row i is scales[i] times its codes, up to a vector of length errors[i]. Code j is 16 * high + low - CODE_ZERO, where high
+   and low are numbers of 4 bits: of byte j of a row the lower ones, and the higher ones for code `half` + j. */
 struct scan_part {
-    const int8_t *codes;          /* [passages, dimension], or none: then the rows are read */
-    const int8_t *heads;          /* [passages, HEAD] the first of them once more, or none; then STAGES * HEAD are there */
-    const float *scales, *errors; /* [passages], of the codes: row i is scales[i] * codes[i], up to a vector of length errors[i] */
+    const uint8_t *high, *low;    /* [passages, half], or none: then the rows are read */
+    const float *scales, *errors; /* [passages] */
     const float *rows;            /* [passages, dimension] */
-    float *tails;                 /* [STAGES, passages] the lengths of scales[i] * codes[i] after each stage, or none */
+    float *sides;                 /* [passages, 2] scales[i] once more, and how far the high bits alone are from the row */
     int64_t dimension;
-    double longest;               /* no row, and no scales[i] * codes[i], is longer */
+    double longest;               /* no row, and none that its codes or their high bits stand for, is longer */
 };
+
+static inline int64_t half_of(int64_t dimension)
+{
+    return (dimension + 1) / 2;
+}
 
 struct scan_segment {
     int64_t passages, documents;
@@ -80,12 +85,12 @@ struct scan_best {
 
 /* A vector of the query in whole numbers: `step` times these, up to a vector of length `error`. */
 struct whole {
-    int16_t *numbers;       /* padded with zeros to a multiple of 64 */
-    int8_t *high, *low;     /* numbers[j] = 128 * high[j] + low[j] */
-    int32_t sum, sums[STAGES];   /* of all numbers, and of those of each stage */
+    int8_t *large, *small;  /* [2, padded] number j is 128 * large + small; those from the half on are in the second row */
+    int64_t padded;         /* the half, rounded up to 64; there are zeros */
+    int32_t sum, large_sum;
     double step, error, length;  /* the last is that of the vector */
-    double tails[STAGES];        /* the lengths of what is left of it after each stage */
-    double greatest;             /* that a row's product can be */
+    double large_error;     /* how far 128 * large alone are from the vector */
+    double greatest;        /* that a row's product can be */
 };
 
 enum { WHOLE = 128 };
@@ -93,94 +98,134 @@ _Static_assert(sizeof(struct whole) <= WHOLE, "the memory of a whole vector");
 
 static void make_whole(const float *vector, int64_t dimension, struct whole *whole, char *memory)
 {
-    int64_t padded = (dimension + 63) / 64 * 64, limit = INT32_MAX / (MAX_CODE * dimension);
-    whole->numbers = (int16_t *)(void *)memory;
-    whole->high = (int8_t *)(memory + 2 * padded);
-    whole->low = (int8_t *)(memory + 3 * padded);
-    memset(memory, 0, (size_t)(4 * padded));
-    double largest = 0, square = 0, tails[STAGES] = {0}, lost = 0;
+    int64_t half = half_of(dimension), limit = INT32_MAX / (MAX_CODE * dimension);
+    whole->padded = (half + 63) / 64 * 64;
+    whole->large = (int8_t *)memory;
+    whole->small = whole->large + 2 * whole->padded;
+    memset(memory, 0, (size_t)(4 * whole->padded));
+    double largest = 0, square = 0, lost = 0, large_lost = 0;
     for (int64_t j = 0; j < dimension; j++) {
         double size = fabs((double)vector[j]);
         largest = size > largest ? size : largest;
         square += size * size;
-        for (int64_t stage = 0; stage < STAGES; stage++)
-            tails[stage] += j < HEAD * (stage + 1) ? 0 : size * size;
     }
     limit = limit < MAX_QUERY ? limit : MAX_QUERY;
     whole->step = largest > 0 ? largest / (double)limit : 1;
-    whole->sum = 0;
-    memset(whole->sums, 0, sizeof whole->sums);
+    whole->sum = whole->large_sum = 0;
     for (int64_t j = 0; j < dimension; j++) {
-        int32_t number = (int32_t)lrint(vector[j] / whole->step);
-        int32_t high = (number + 64) >> 7;
-        double rest = vector[j] - whole->step * number;
-        whole->numbers[j] = (int16_t)number;
-        whole->high[j] = (int8_t)high;
-        whole->low[j] = (int8_t)(number - 128 * high);
+        int64_t place = j < half ? j : whole->padded + j - half;
+        int32_t number = (int32_t)lrint(vector[j] / whole->step), large = (number + 64) >> 7;
+        double rest = vector[j] - whole->step * number, large_rest = vector[j] - whole->step * 128 * large;
+        whole->large[place] = (int8_t)large;
+        whole->small[place] = (int8_t)(number - 128 * large);
         whole->sum += number;
-        if (j < STAGES * HEAD)
-            whole->sums[j / HEAD] += number;
+        whole->large_sum += large;
         lost += rest * rest;
+        large_lost += large_rest * large_rest;
     }
     whole->length = sqrt(square) * (1 + SLACK);
-    for (int64_t stage = 0; stage < STAGES; stage++)
-        whole->tails[stage] = sqrt(tails[stage]) * (1 + SLACK);
     whole->error = sqrt(lost) * (1 + SLACK);
+    whole->large_error = sqrt(large_lost) * (1 + SLACK);
 }
 
-/* Return the product of a row's codes and of a whole vector from number `j` up to `dimension`, which add up to `sum` in
-   the vector.
+#if defined __AVX2__
+/* Return the sum of the products of numbers of 4 bits without a sign, two a byte, and of 8 bits with one. */
+static inline __m256i pair_products(__m256i pairs, const int8_t *numbers, int64_t padded)
+{
+    const __m256i bits = _mm256_set1_epi8(15);
+    __m256i first = _mm256_maddubs_epi16(_mm256_and_si256(pairs, bits), _mm256_loadu_si256((const __m256i *)numbers));
+    __m256i second = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(pairs, 4), bits),
+                                          _mm256_loadu_si256((const __m256i *)(numbers + padded)));
+    return _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(1)); /* below 2 ** 13 before */
+}
+#endif
+
+/* Return the product of the 4 bits of a row, without a sign, and of the large or the small numbers of a whole vector.
 
    It is exact, and fits into 32 bits. */
-static inline int32_t whole_product(const int8_t *codes, const struct whole *whole, int64_t j, int64_t dimension,
-                                    int32_t sum)
+static inline int32_t bits_product(const uint8_t *bits, const int8_t *numbers, int64_t half, int64_t padded)
 {
+    int64_t j = 0;
 #if defined __AVX512VNNI__
-    /* Bytes without a sign times bytes with one: 128 is added to each code, and 128 * sum taken off in the end. */
-    const __m512i middle = _mm512_set1_epi8((char)0x80);
-    __m512i high = _mm512_setzero_si512(), low = high;
-    for (; j + 64 <= dimension; j += 64) {
-        __m512i code = _mm512_xor_si512(_mm512_loadu_si512(codes + j), middle);
-        high = _mm512_dpbusd_epi32(high, code, _mm512_loadu_si512(whole->high + j));
-        low = _mm512_dpbusd_epi32(low, code, _mm512_loadu_si512(whole->low + j));
+    const __m512i lower = _mm512_set1_epi8(15);
+    __m512i first = _mm512_setzero_si512(), second = first;
+    for (; j < half; j += 64) {
+        __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
+        __m512i pairs = _mm512_maskz_loadu_epi8(present, bits + j);
+        first = _mm512_dpbusd_epi32(first, _mm512_and_si512(pairs, lower), _mm512_loadu_si512(numbers + j));
+        pairs = _mm512_and_si512(_mm512_srli_epi16(pairs, 4), lower);
+        second = _mm512_dpbusd_epi32(second, pairs, _mm512_loadu_si512(numbers + padded + j));
     }
-    if (j < dimension) {
-        __mmask64 rest = (UINT64_C(1) << (dimension - j)) - 1;
-        __m512i code = _mm512_xor_si512(_mm512_maskz_loadu_epi8(rest, codes + j), middle);
-        high = _mm512_dpbusd_epi32(high, code, _mm512_loadu_si512(whole->high + j));
-        low = _mm512_dpbusd_epi32(low, code, _mm512_loadu_si512(whole->low + j));
-    }
-    uint32_t total = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(high, 7), low));
-    return (int32_t)(total - 128u * (uint32_t)sum);
-#else
-    (void)sum;
-    int32_t total = 0;
-#if defined __AVX512BW__
-    __m512i sums = _mm512_setzero_si512();
-    for (; j + 32 <= dimension; j += 32) {
-        __m512i code = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(codes + j)));
-        sums = _mm512_add_epi32(sums, _mm512_madd_epi16(code, _mm512_loadu_si512(whole->numbers + j)));
-    }
-    total = _mm512_reduce_add_epi32(sums);
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(first, second));
 #elif defined __AVX2__
-    __m256i one = _mm256_setzero_si256(), other = one;
-    for (; j + 32 <= dimension; j += 32) {
-        __m256i first = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(codes + j)));
-        __m256i second = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(codes + j + 16)));
-        const __m256i *numbers = (const __m256i *)(whole->numbers + j);
-        one = _mm256_add_epi32(one, _mm256_madd_epi16(first, _mm256_loadu_si256(numbers)));
-        other = _mm256_add_epi32(other, _mm256_madd_epi16(second, _mm256_loadu_si256(numbers + 1)));
+    __m256i sum = _mm256_setzero_si256();
+    for (; j + 32 <= half; j += 32)
+        sum = _mm256_add_epi32(sum, pair_products(_mm256_loadu_si256((const __m256i *)(bits + j)), numbers + j, padded));
+    if (j < half) {
+        uint8_t last[32] = {0};
+        memcpy(last, bits + j, (size_t)(half - j));
+        sum = _mm256_add_epi32(sum, pair_products(_mm256_loadu_si256((const __m256i *)last), numbers + j, padded));
     }
-    one = _mm256_add_epi32(one, other);
-    int32_t sums[8];
-    _mm256_storeu_si256((__m256i *)sums, one);
+    int32_t sums[8], total = 0;
+    _mm256_storeu_si256((__m256i *)sums, sum);
     for (int lane = 0; lane < 8; lane++)
         total += sums[lane];
-#endif
-    for (; j < dimension; j++)
-        total += (int32_t)codes[j] * (int32_t)whole->numbers[j];
+    return total;
+#else
+    int32_t total = 0;
+    for (; j < half; j++)
+        total += (bits[j] & 15) * numbers[j] + (bits[j] >> 4) * numbers[padded + j];
     return total;
 #endif
+}
+
+/* Set the products of the high bits of some rows and of the large numbers of a whole vector. */
+static void high_products(const struct scan_part *part, const struct whole *whole, const int64_t *passages, int64_t size,
+                          int32_t *products)
+{
+    int64_t half = half_of(part->dimension), padded = whole->padded, at = 0;
+#if defined __AVX512VNNI__
+    /* Four rows at a time: their sums are added up together. */
+    const __m512i lower = _mm512_set1_epi8(15);
+    for (; at + 4 <= size; at += 4) {
+        __m512i first[4], second[4];
+        for (int row = 0; row < 4; row++)
+            first[row] = second[row] = _mm512_setzero_si512();
+        for (int64_t j = 0; j < half; j += 64) {
+            __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
+            __m512i numbers = _mm512_loadu_si512(whole->large + j);
+            __m512i others = _mm512_loadu_si512(whole->large + padded + j);
+            for (int row = 0; row < 4; row++) {
+                __m512i pairs = _mm512_maskz_loadu_epi8(present, part->high + passages[at + row] * half + j);
+                first[row] = _mm512_dpbusd_epi32(first[row], _mm512_and_si512(pairs, lower), numbers);
+                second[row] = _mm512_dpbusd_epi32(second[row], _mm512_andnot_si512(lower, pairs), others);
+            }
+        }
+        for (int row = 0; row < 4; row++) /* the second are 16 times as large */
+            first[row] = _mm512_add_epi32(first[row], _mm512_srai_epi32(second[row], 4));
+        __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(first[0], first[1]), _mm512_unpackhi_epi32(first[0], first[1]));
+        __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(first[2], first[3]), _mm512_unpackhi_epi32(first[2], first[3]));
+        a = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+        __m256i sums = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+        _mm_storeu_si128((__m128i *)(products + at),
+                         _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
+    }
+#endif
+    for (; at < size; at++)
+        products[at] = bits_product(part->high + passages[at] * half, whole->large, half, padded);
+}
+
+/* Return the product of the codes of a row and of a whole vector, from that of the high bits and the large numbers. */
+static inline int32_t codes_product(const struct scan_part *part, const struct whole *whole, int64_t passage, int32_t high)
+{
+    int64_t half = half_of(part->dimension), padded = whole->padded;
+    const uint8_t *low_bits = part->low + passage * half;
+    uint32_t high_small = (uint32_t)bits_product(part->high + passage * half, whole->small, half, padded);
+    uint32_t low = (uint32_t)bits_product(low_bits, whole->large, half, padded);
+    uint32_t low_small = (uint32_t)bits_product(low_bits, whole->small, half, padded);
+    /* The sum fits into 32 bits, though a term of it may not. */
+    uint32_t total = 16 * (128 * (uint32_t)high + high_small) + 128 * low + low_small;
+    return (int32_t)(total - (uint32_t)CODE_ZERO * (uint32_t)whole->sum);
 }
 
 /* Return the product of a row and a vector in float32, in a fixed order. */
@@ -199,35 +244,33 @@ static inline float float_product(const float *row, const float *vector, int64_t
     return total;
 }
 
-/* Return the sum of the squares of the codes of a row from one up to another. */
-static inline int32_t square_of(const int8_t *codes, int64_t j, int64_t stop)
-{
-    int32_t square = 0;
-    for (; j < stop; j++)
-        square += (int32_t)codes[j] * (int32_t)codes[j];
-    return square;
-}
-
 /* Return an upper bound of the length of the rows of a part, and of the codes for them; NaN where a number is none.
 
-   Set the lengths of the tails, where there is room for them. */
+   Set the sides, where there are codes. */
 EXPORT double scan_longest(const struct scan_part *part, int64_t passages)
 {
     double longest = 0;
     for (int64_t passage = 0; passage < passages; passage++) {
         double length;
-        if (part->codes) {
-            const int8_t *codes = part->codes + passage * part->dimension;
-            int32_t square = 0; /* below 2 ** 31 for any row that has codes */
-            double scale = (double)part->scales[passage];
-            int64_t stop = part->dimension;
-            for (int64_t stage = STAGES; stage-- > 0 && part->tails; stop = HEAD * (stage + 1)) {
-                square += square_of(codes, HEAD * (stage + 1), stop);
-                double tail = scale * sqrt((double)square);
-                part->tails[stage * passages + passage] = (float)(tail * (1 + 2 * EPSILON) + TINIEST);
+        if (part->high) {
+            int64_t half = half_of(part->dimension);
+            const uint8_t *high_bits = part->high + passage * half, *low_bits = part->low + passage * half;
+            int32_t square = 0, high_square = 0, low_square = 0; /* below 2 ** 31 for any row that has codes */
+            for (int64_t j = 0; j < half; j++) {
+                int32_t high = (high_bits[j] & 15) - 8, low = (low_bits[j] & 15) - 8;
+                int32_t other_high = (high_bits[j] >> 4) - 8, other_low = (low_bits[j] >> 4) - 8;
+                high_square += high * high + other_high * other_high;
+                low_square += low * low + other_low * other_low;
+                square += high * low + other_high * other_low;
             }
-            square += square_of(codes, 0, stop);
-            length = scale * sqrt((double)square) + (double)part->errors[passage];
+            square = 256 * high_square + 32 * square + low_square;
+            double scale = fabs((double)part->scales[passage]), error = (double)part->errors[passage];
+            double rest = scale * sqrt((double)low_square) + error;
+            part->sides[2 * passage] = part->scales[passage];
+            part->sides[2 * passage + 1] = (float)(rest * (1 + 2 * EPSILON) + TINIEST);
+            double of_high = 16 * scale * sqrt((double)high_square);
+            length = scale * sqrt((double)square) + error;
+            length = of_high > length ? of_high : length;
         } else {
             const float *row = part->rows + passage * part->dimension;
             double square = 0;
@@ -345,7 +388,7 @@ struct scan {
     const float *bm25;    /* [passages], or none */
     struct whole *wholes; /* [dense parts] */
     double greatest;      /* that the dense parts can add */
-    bool has_heads;       /* whether the rows of the first dense part have heads */
+    bool has_codes;       /* whether the first dense part has */
 };
 
 /* Return the sum of the parts that are exact; `size` is set to the sum of what they are without signs. */
@@ -369,8 +412,8 @@ static inline double float_loss(const struct scan_part *part, const struct whole
     return (double)part->dimension * (EPSILON * whole->length * part->longest + 2 * TINIEST);
 }
 
-/* Return the bounds of a passage's score; `product_of_stages` is that of the stages of its row in the first dense part, or none. */
-static struct bounds bounds_of(const struct scan *scan, int64_t passage, const int32_t *product_of_stages)
+/* Return the bounds of a passage's score; `codes` is the product of its codes in the first dense part, or none. */
+static struct bounds bounds_of(const struct scan *scan, int64_t passage, const int32_t *codes)
 {
     struct bounds bounds;
     double size, score = exact_score(scan, passage, &bounds.is_shared, &size), error = SLACK * size;
@@ -378,30 +421,26 @@ static struct bounds bounds_of(const struct scan *scan, int64_t passage, const i
     for (int64_t number = 0; number < scan->segment->dense_parts; number++) {
         const struct scan_part *part = scan->segment->parts + number;
         const struct whole *whole = scan->wholes + number;
-        int64_t dimension = part->dimension;
         double product, lost = float_loss(part, whole);
-        if (part->codes) {
-            const int8_t *codes = part->codes + passage * dimension;
+        if (part->high) {
             int32_t sum;
-            if (number == 0 && product_of_stages) {
-                int32_t rest = whole->sum;
-                for (int64_t stage = 0; stage < STAGES; stage++)
-                    rest -= whole->sums[stage];
-                sum = *product_of_stages + whole_product(codes, whole, STAGES * HEAD, dimension, rest);
+            if (number == 0 && codes) {
+                sum = *codes;
             } else {
-                sum = whole_product(codes, whole, 0, dimension, whole->sum);
+                high_products(part, whole, &passage, 1, &sum);
+                sum = codes_product(part, whole, passage, sum);
             }
             product = (double)sum * (whole->step * (double)part->scales[passage]);
             lost += whole->length * (double)part->errors[passage] + part->longest * whole->error;
         } else {
-            product = (double)float_product(part->rows + passage * dimension, vector, dimension);
+            product = (double)float_product(part->rows + passage * part->dimension, vector, part->dimension);
             lost *= 2;
         }
         lost += SLACK * (fabs(product) + lost);
         bounds.is_shared |= fabs(product) > lost;
         score += product;
         error += lost;
-        vector += dimension;
+        vector += part->dimension;
     }
     bounds.lower = score - error;
     bounds.upper = score + error;
@@ -482,75 +521,71 @@ struct reading {
     double lower; /* of its best passage */
 };
 
-static inline void request(const int8_t *codes, int64_t size)
+static inline void request(const uint8_t *bytes, int64_t size)
 {
     for (int64_t at = 0; at < size; at += 64)
-        __builtin_prefetch(codes + at);
+        __builtin_prefetch(bytes + at);
 }
 
-/* Some passages, and what is known of them while their rows are read stage by stage. */
+/* Some passages, and what is known of them while their rows are read. */
 struct batch {
     int64_t size, passages[BATCH];
-    double others[BATCH], scales[BATCH]; /* the exact parts with all that may be lost, and the scale of the product */
-    int32_t products[BATCH];             /* with the numbers that were read */
+    double others[BATCH];    /* the most that the parts which are exact can add */
+    int32_t products[BATCH]; /* with what was read of the codes */
 };
 
-/* Keep of a batch the passages that may reach the threshold by what was read up to a stage. */
-static void keep_reaching(const struct scan *scan, struct batch *batch, int64_t stage, double threshold)
+/* Return what the score of a passage may be above its parts that are exact and the product of its codes in the first dense
+   part, besides the errors of the row; `error` is that of the vector. */
+static inline double allowance(const struct scan *scan, double error)
 {
-    const float *tails = scan->segment->parts->tails + stage * scan->segment->passages;
-    double tail = scan->wholes->tails[stage], rest[BATCH];
-    bool is_left[BATCH];
-    for (int64_t at = 0; at < batch->size; at++)
-        rest[at] = (double)tails[batch->passages[at]];
+    const struct scan_part *part = scan->segment->parts;
+    double others = scan->greatest - scan->wholes->greatest;
+    return part->longest * error + float_loss(part, scan->wholes) + others + SLACK * scan->greatest;
+}
+
+/* Keep of a batch the passages that may reach the threshold by the high bits in the first dense part, and request the
+   low ones of these. */
+static void read_high(const struct scan *scan, struct batch *batch, double threshold)
+{
+    const struct scan_part *part = scan->segment->parts;
+    const struct whole *whole = scan->wholes;
+    double allowed = allowance(scan, whole->large_error), step = 16 * 128 * whole->step;
+    int64_t size = 0, half = half_of(part->dimension);
+    int32_t products[BATCH];
+    high_products(part, whole, batch->passages, batch->size, products);
     for (int64_t at = 0; at < batch->size; at++) {
-        double product = (double)batch->products[at] * batch->scales[at];
-        is_left[at] = !(batch->others[at] + product + rest[at] * tail < threshold);
-    }
-    int64_t size = 0;
-    for (int64_t at = 0; at < batch->size; at++) {
-        batch->passages[size] = batch->passages[at];
-        batch->others[size] = batch->others[at];
-        batch->scales[size] = batch->scales[at];
-        batch->products[size] = batch->products[at];
-        size += is_left[at];
+        bool is_shared;
+        int64_t passage = batch->passages[at];
+        const float *sides = part->sides + 2 * passage;
+        double exact_size, score = exact_score(scan, passage, &is_shared, &exact_size) + SLACK * exact_size;
+        double product = (double)(products[at] - 8 * whole->large_sum) * (step * (double)sides[0]);
+        if (score + product + whole->length * (double)sides[1] + allowed < threshold)
+            continue;
+        batch->passages[size] = passage;
+        batch->others[size] = score;
+        batch->products[size++] = products[at];
+        request(part->low + passage * half, half);
     }
     batch->size = size;
 }
 
-/* Keep of a batch the passages that may reach the threshold by the heads of their rows in the first dense part, and
-   request the rows of these. */
-static void read_heads(const struct scan *scan, struct batch *batch, double threshold)
+/* Keep of a batch the passages that may reach the threshold by all bits in the first dense part. */
+static void read_low(const struct scan *scan, struct batch *batch, double threshold)
 {
     const struct scan_part *part = scan->segment->parts;
     const struct whole *whole = scan->wholes;
-    double fixed = part->longest * whole->error + float_loss(part, whole) + (scan->greatest - whole->greatest);
+    double allowed = allowance(scan, whole->error);
+    int64_t size = 0;
     for (int64_t at = 0; at < batch->size; at++) {
-        bool is_shared;
         int64_t passage = batch->passages[at];
-        double size, score = exact_score(scan, passage, &is_shared, &size);
-        double lost = whole->length * (double)part->errors[passage] + fixed;
-        batch->others[at] = score + lost + SLACK * (size + scan->greatest);
-        batch->scales[at] = whole->step * (double)part->scales[passage];
-        batch->products[at] = whole_product(part->heads + passage * HEAD, whole, 0, HEAD, whole->sums[0]);
+        int32_t sum = codes_product(part, whole, passage, batch->products[at]);
+        double product = (double)sum * (whole->step * (double)part->scales[passage]);
+        if (batch->others[at] + product + whole->length * (double)part->errors[passage] + allowed < threshold)
+            continue;
+        batch->passages[size] = passage;
+        batch->products[size++] = sum;
     }
-    keep_reaching(scan, batch, 0, threshold);
-    for (int64_t at = 0; at < batch->size; at++)
-        request(part->codes + batch->passages[at] * part->dimension, part->dimension);
-}
-
-/* Keep of a batch the passages that may reach the threshold by more of their rows. */
-static void read_more(const struct scan *scan, struct batch *batch, double threshold)
-{
-    const struct scan_part *part = scan->segment->parts;
-    const struct whole *whole = scan->wholes;
-    for (int64_t stage = 1; stage < STAGES; stage++) {
-        for (int64_t at = 0; at < batch->size; at++) {
-            const int8_t *codes = part->codes + batch->passages[at] * part->dimension;
-            batch->products[at] += whole_product(codes, whole, HEAD * stage, HEAD * (stage + 1), whole->sums[stage]);
-        }
-        keep_reaching(scan, batch, stage, threshold);
-    }
+    batch->size = size;
 }
 
 /* Look at the passages of a batch; return how many candidates there are then, or NOT_A_NUMBER. */
@@ -560,7 +595,7 @@ static int64_t look_at(const struct scan *scan, const struct batch *batch, struc
     const int64_t *ends = scan->segment->ends;
     for (int64_t at = 0; at < batch->size; at++) {
         int64_t passage = batch->passages[at], document = ends ? reading->document : passage;
-        struct bounds bounds = bounds_of(scan, passage, scan->has_heads ? batch->products + at : NULL);
+        struct bounds bounds = bounds_of(scan, passage, scan->has_codes ? batch->products + at : NULL);
         if (isnan(bounds.lower))
             return NOT_A_NUMBER;
         if (bounds.upper >= best->threshold && (bounds.is_shared || scan->segment->dense_parts)) {
@@ -591,7 +626,7 @@ static float needed_bm25(const struct scan *scan, double threshold)
 }
 
 /* Fill a batch with the next passages from `passage` on that are allowed and have a BM25 of at least `needed`; return
-   where to go on. */
+   where to go on, and request the high bits of their rows. */
 static int64_t fill(const struct scan *scan, int64_t passage, float needed, struct batch *batch)
 {
     int64_t size = 0, passages = scan->segment->passages;
@@ -607,20 +642,26 @@ static int64_t fill(const struct scan *scan, int64_t passage, float needed, stru
         }
     }
     batch->size = size;
+    if (scan->has_codes) {
+        const struct scan_part *part = scan->segment->parts;
+        int64_t half = half_of(part->dimension);
+        for (int64_t at = 0; at < size; at++)
+            request(part->high + batch->passages[at] * half, half);
+    }
     return passage;
 }
 
 /* Write the passages that may be among the best of all segments; return how many, OUTSIDE, or NOT_A_NUMBER.
 
-   `bm25` [passages], none without terms; `memory`: for each dense part WHOLE bytes, and 4 for each number of its vector,
-   rounded up to 64 numbers; `candidates` and `uppers`, their highest possible scores, [passages]. `best` goes from one
+   `bm25` [passages], none without terms; `memory`: for each dense part WHOLE bytes, and 4 for each number of half its
+   vector, rounded up to 64 numbers; `candidates` and `uppers`, their highest possible scores, [passages]. `best` goes from one
    segment to the next. */
 EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct scan_query *query, struct scan_best *best,
                             float *bm25, char *memory, int64_t *candidates, double *uppers)
 {
     struct whole *wholes = (struct whole *)(void *)memory;
     struct scan scan = {segment, query, query->terms ? bm25 : NULL, wholes, 0, false};
-    struct batch batches[2]; /* one is read while the rows of the other arrive */
+    struct batch batches[3]; /* the high bits of one and the low ones of another are read while those of the third arrive */
     int64_t count = 0, passage = 0;
     struct reading reading = {-1, -INFINITY};
     const float *vector = query->vectors;
@@ -631,24 +672,30 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
         wholes[number].greatest = wholes[number].length * part->longest + 2 * float_loss(part, wholes + number);
         scan.greatest += wholes[number].greatest;
         vector += part->dimension;
-        memory += (part->dimension + 63) / 64 * 64 * 4;
+        memory += 4 * wholes[number].padded;
     }
     if (query->terms && (count = add_up_bm25(segment, query, bm25)) < 0)
         return count;
+    if (best->k <= 0) /* nothing is asked for, and the heap has no least number */
+        return 0;
     if ((query->terms || query->other_parts) && !look_at_best_exact(&scan, best))
         return NOT_A_NUMBER;
-    scan.has_heads = segment->dense_parts && segment->parts->heads;
-    batches[1].size = 0;
-    for (int64_t turn = 0; passage < segment->passages || batches[~turn & 1].size; turn++) {
-        struct batch *next = batches + (turn & 1), *present = batches + (~turn & 1);
+    scan.has_codes = segment->dense_parts && segment->parts->high;
+    struct batch *next = batches, *present = batches + 1, *last = batches + 2;
+    present->size = last->size = 0;
+    while (passage < segment->passages || present->size || last->size) {
         passage = fill(&scan, passage, needed_bm25(&scan, best->threshold), next);
-        if (scan.has_heads) {
-            read_heads(&scan, next, best->threshold);
-            read_more(&scan, present, best->threshold);
+        if (scan.has_codes) {
+            read_high(&scan, present, best->threshold);
+            read_low(&scan, last, best->threshold);
         }
-        count = look_at(&scan, present, &reading, best, candidates, uppers, count);
+        count = look_at(&scan, last, &reading, best, candidates, uppers, count);
         if (count < 0)
             return count;
+        struct batch *free = last;
+        last = present;
+        present = next;
+        next = free;
     }
     take(best, reading.lower);
     int64_t remaining = 0;

@@ -18,17 +18,16 @@ from pellucid.native.library import library
 MAX_CODE_DIMENSIONS = 1 << 16
 """Dimensions of a part whose 8 bits are read: products of whole numbers fit into 32 bits."""
 
-HEAD = 64
-"""First numbers of a row that are read before the others, where they are stored side by side; then as many more."""
+MAX_CODE = 119
+"""The largest of the 8 bits of a row: with 136 added, it fits into two numbers of 4 bits."""
 
-_STAGES = 2  # of such readings, as in scan.c
-
-_PADDED, _WHOLE_BYTES = 64, 128  # numbers that a vector is padded to, and bytes of a `struct whole`
+_PADDED, _WHOLE_BYTES = 64, 128  # numbers that half a vector is padded to, and bytes of a `struct whole`
 _OUTSIDE, _NAN = -1, -2  # what is wrong, as in scan.c
+_CODE_ZERO = 136  # as in scan.c
 
 
 class _PartStruct(ctypes.Structure):
-    _fields_ = [*pointers("codes heads scales errors rows tails"), *integers("dimension"), ("longest", ctypes.c_double)]
+    _fields_ = [*pointers("high low scales errors rows sides"), *integers("dimension"), ("longest", ctypes.c_double)]
 
 
 class _SegmentStruct(ctypes.Structure):
@@ -63,12 +62,31 @@ class BestScores:
 
 
 class Codes(NamedTuple):
-    """Rows in 8 bits: row i is scales[i] * codes[i], up to a vector of length errors[i]."""
+    """Rows in 8 bits: row i is scales[i] times its codes, up to a vector of length errors[i].
 
-    codes: npt.NDArray[np.int8]  # [passages, dimension]
+    Code j is 16 * high + low - 136, where high and low are numbers of 4 bits: of byte j of a row the lower bits, and the
+    higher ones for code `half` + j.
+    """
+
+    high: npt.NDArray[np.uint8]  # [passages, half]
+    low: npt.NDArray[np.uint8]
     scales: npt.NDArray[np.float32]
     errors: npt.NDArray[np.float32]
-    heads: npt.NDArray[np.int8] | None = None  # [passages, HEAD] the first numbers of the codes, side by side
+
+    @classmethod
+    def packed(cls, codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], errors: npt.NDArray[np.float32]) -> Codes:
+        """Take codes [passages, dimension] from -MAX_CODE to MAX_CODE."""
+        half = codes.shape[1] + 1 >> 1
+        shifted = np.full((len(codes), 2 * half), _CODE_ZERO, np.uint8)
+        np.add(codes, _CODE_ZERO, out=shifted[:, : codes.shape[1]], dtype=np.int16, casting="unsafe")
+        first, second = shifted[:, :half], shifted[:, half:]
+        return cls(first >> 4 | second & 240, first & 15 | second << 4, scales, errors)
+
+    def unpacked(self, dimension: int) -> npt.NDArray[np.int8]:
+        """Return the codes [passages, dimension]."""
+        pairs = [(self.high & 15, self.low & 15), (self.high >> 4, self.low >> 4)]
+        halves = [(high << 4 | low).astype(np.int16) - _CODE_ZERO for high, low in pairs]
+        return np.concatenate(halves, axis=1)[:, :dimension].astype(np.int8)
 
 
 class DensePart:
@@ -82,17 +100,15 @@ class DensePart:
         self._keepalive: tuple[Any, ...] = (rows,)
         numbers: tuple[int | None, ...] = (*(None,) * 4, checked("rows", rows, np.float32, rows.shape), None)
         if coarse is not None and self.dimension <= MAX_CODE_DIMENSIONS:
-            if self.dimension < _STAGES * HEAD:
-                coarse = coarse._replace(heads=None)
-            tails = np.empty((_STAGES, 0 if coarse.heads is None else passages), np.float32)
-            self._keepalive = coarse, tails
+            half, sides = self.dimension + 1 >> 1, np.empty((passages, 2), np.float32)
+            self._keepalive = coarse, sides
             numbers = (
-                checked("codes", coarse.codes, np.int8, rows.shape),
-                None if coarse.heads is None else checked("heads", coarse.heads, np.int8, (passages, HEAD)),
+                checked("high", coarse.high, np.uint8, (passages, half)),
+                checked("low", coarse.low, np.uint8, (passages, half)),
                 checked("scales", coarse.scales, np.float32, (passages,)),
                 checked("errors", coarse.errors, np.float32, (passages,)),
                 None,
-                None if coarse.heads is None else address(tails),
+                address(sides),
             )
         self.struct = _PartStruct(*numbers, self.dimension, 0.0)
         self.struct.longest = library().scan_longest(byref(self.struct), passages)
@@ -143,7 +159,7 @@ class PassageScan:
         )
         self._address = ctypes.addressof(self._segment)
         self._dimension = sum(part.dimension for part in parts)
-        padded = (-(-part.dimension // _PADDED) * _PADDED for part in parts)
+        padded = (-(-(part.dimension + 1 >> 1) // _PADDED) * _PADDED for part in parts)
         self._memory_bytes = len(parts) * _WHOLE_BYTES + 4 * sum(padded)
 
     def candidates(
