@@ -26,6 +26,7 @@ enum {
     BATCH = 32,         /* passages whose rows are requested before they are read */
     STEP = 16,          /* passages whose BM25 is compared together; BATCH is a multiple */
     MAX_CODE = 136,     /* of a row, without its sign */
+    TRIAL = 8, MAX_PAUSE = 2048, /* batches whose high bits are read first, and at most until they are again */
     CODE_ZERO = 136,    /* what is added to a code, for two numbers of 4 bits without a sign */
     MAX_QUERY = 16319,  /* 127 * 128 + 63: two numbers of 8 bits, which VNNI takes */
     OUTSIDE = -1, NOT_A_NUMBER = -2,
@@ -37,13 +38,13 @@ enum {
 
 /* A dense part of the passages of a segment.
 
-   Row i is scales[i] times its codes, up to a vector of length errors[i]. Code j is 16 * high + low - CODE_ZERO, where high
-   and low are numbers of 4 bits: of byte j of a row the lower ones, and the higher ones for code `half` + j. */
+   Row i is scales[i] times its codes, up to a vector of length errors[i]. Code j is 16 * high + low - CODE_ZERO, where
+   high and low are numbers of 4 bits: of byte j of a row the lower ones, and the higher ones for code `half` + j. */
 struct scan_part {
     const uint8_t *high, *low;    /* [passages, half], or none: then the rows are read */
     const float *scales, *errors; /* [passages] */
     const float *rows;            /* [passages, dimension] */
-    float *sides;                 /* [passages, 2] scales[i] once more, and how far the high bits alone are from the row */
+    float *sides;                 /* [passages, 2] scales[i] once more, and how far the high bits are from the row */
     int64_t dimension;
     double longest;               /* no row, and none that its codes or their high bits stand for, is longer */
 };
@@ -85,7 +86,7 @@ struct scan_best {
 
 /* A vector of the query in whole numbers: `step` times these, up to a vector of length `error`. */
 struct whole {
-    int8_t *large, *small;  /* [2, padded] number j is 128 * large + small; those from the half on are in the second row */
+    int8_t *large, *small;  /* [2, padded] number j is 128 * large + small; the second row has those from the half on */
     int64_t padded;         /* the half, rounded up to 64; there are zeros */
     int32_t sum, large_sum;
     double step, error, length;  /* the last is that of the vector */
@@ -129,14 +130,15 @@ static void make_whole(const float *vector, int64_t dimension, struct whole *who
 }
 
 #if defined __AVX2__
-/* Return the sum of the products of numbers of 4 bits without a sign, two a byte, and of 8 bits with one. */
-static inline __m256i pair_products(__m256i pairs, const int8_t *numbers, int64_t padded)
+/* Return eight sums of products of numbers of 4 bits without a sign, two in each of 32 bytes, and of 8 bits with one. */
+static inline __m256i pair_products(const uint8_t *bits, const int8_t *numbers, int64_t padded)
 {
-    const __m256i bits = _mm256_set1_epi8(15);
-    __m256i first = _mm256_maddubs_epi16(_mm256_and_si256(pairs, bits), _mm256_loadu_si256((const __m256i *)numbers));
-    __m256i second = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(pairs, 4), bits),
-                                          _mm256_loadu_si256((const __m256i *)(numbers + padded)));
-    return _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(1)); /* below 2 ** 13 before */
+    const __m256i lower = _mm256_set1_epi8(15), pairs = _mm256_loadu_si256((const __m256i *)bits);
+    const __m256i *others = (const __m256i *)(numbers + padded);
+    __m256i first = _mm256_and_si256(pairs, lower), second = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), lower);
+    first = _mm256_maddubs_epi16(first, _mm256_loadu_si256((const __m256i *)numbers)); /* below 2 ** 12 */
+    second = _mm256_maddubs_epi16(second, _mm256_loadu_si256(others));
+    return _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(1));
 }
 #endif
 
@@ -160,11 +162,11 @@ static inline int32_t bits_product(const uint8_t *bits, const int8_t *numbers, i
 #elif defined __AVX2__
     __m256i sum = _mm256_setzero_si256();
     for (; j + 32 <= half; j += 32)
-        sum = _mm256_add_epi32(sum, pair_products(_mm256_loadu_si256((const __m256i *)(bits + j)), numbers + j, padded));
+        sum = _mm256_add_epi32(sum, pair_products(bits + j, numbers + j, padded));
     if (j < half) {
         uint8_t last[32] = {0};
         memcpy(last, bits + j, (size_t)(half - j));
-        sum = _mm256_add_epi32(sum, pair_products(_mm256_loadu_si256((const __m256i *)last), numbers + j, padded));
+        sum = _mm256_add_epi32(sum, pair_products(last, numbers + j, padded));
     }
     int32_t sums[8], total = 0;
     _mm256_storeu_si256((__m256i *)sums, sum);
@@ -179,53 +181,43 @@ static inline int32_t bits_product(const uint8_t *bits, const int8_t *numbers, i
 #endif
 }
 
-/* Set the products of the high bits of some rows and of the large numbers of a whole vector. */
-static void high_products(const struct scan_part *part, const struct whole *whole, const int64_t *passages, int64_t size,
-                          int32_t *products)
+/* Return the product of the high bits of a row and of the large numbers of a whole vector. */
+static inline int32_t high_product(const struct scan_part *part, const struct whole *whole, int64_t passage)
 {
-    int64_t half = half_of(part->dimension), padded = whole->padded, at = 0;
-#if defined __AVX512VNNI__
-    /* Four rows at a time: their sums are added up together. */
-    const __m512i lower = _mm512_set1_epi8(15);
-    for (; at + 4 <= size; at += 4) {
-        __m512i first[4], second[4];
-        for (int row = 0; row < 4; row++)
-            first[row] = second[row] = _mm512_setzero_si512();
-        for (int64_t j = 0; j < half; j += 64) {
-            __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
-            __m512i numbers = _mm512_loadu_si512(whole->large + j);
-            __m512i others = _mm512_loadu_si512(whole->large + padded + j);
-            for (int row = 0; row < 4; row++) {
-                __m512i pairs = _mm512_maskz_loadu_epi8(present, part->high + passages[at + row] * half + j);
-                first[row] = _mm512_dpbusd_epi32(first[row], _mm512_and_si512(pairs, lower), numbers);
-                second[row] = _mm512_dpbusd_epi32(second[row], _mm512_andnot_si512(lower, pairs), others);
-            }
-        }
-        for (int row = 0; row < 4; row++) /* the second are 16 times as large */
-            first[row] = _mm512_add_epi32(first[row], _mm512_srai_epi32(second[row], 4));
-        __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(first[0], first[1]), _mm512_unpackhi_epi32(first[0], first[1]));
-        __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(first[2], first[3]), _mm512_unpackhi_epi32(first[2], first[3]));
-        a = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-        __m256i sums = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
-        _mm_storeu_si128((__m128i *)(products + at),
-                         _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
-    }
-#endif
-    for (; at < size; at++)
-        products[at] = bits_product(part->high + passages[at] * half, whole->large, half, padded);
+    int64_t half = half_of(part->dimension);
+    return bits_product(part->high + passage * half, whole->large, half, whole->padded);
 }
 
-/* Return the product of the codes of a row and of a whole vector, from that of the high bits and the large numbers. */
-static inline int32_t codes_product(const struct scan_part *part, const struct whole *whole, int64_t passage, int32_t high)
+/* Return the product of the codes of a row and of a whole vector. It is exact, and fits into 32 bits. */
+static inline int32_t codes_product(const struct scan_part *part, const struct whole *whole, int64_t passage)
 {
     int64_t half = half_of(part->dimension), padded = whole->padded;
-    const uint8_t *low_bits = part->low + passage * half;
-    uint32_t high_small = (uint32_t)bits_product(part->high + passage * half, whole->small, half, padded);
-    uint32_t low = (uint32_t)bits_product(low_bits, whole->large, half, padded);
-    uint32_t low_small = (uint32_t)bits_product(low_bits, whole->small, half, padded);
-    /* The sum fits into 32 bits, though a term of it may not. */
-    uint32_t total = 16 * (128 * (uint32_t)high + high_small) + 128 * low + low_small;
-    return (int32_t)(total - (uint32_t)CODE_ZERO * (uint32_t)whole->sum);
+    const uint8_t *high_bits = part->high + passage * half, *low_bits = part->low + passage * half;
+    uint32_t large, small; /* the products of the large and the small numbers; the sum fits, though these may not */
+#if defined __AVX512VNNI__
+    const __m512i lower = _mm512_set1_epi8(15);
+    __m512i larges = _mm512_setzero_si512(), smalls = larges;
+    for (int64_t j = 0; j < half; j += 64) {
+        __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
+        __m512i high = _mm512_maskz_loadu_epi8(present, high_bits + j);
+        __m512i low = _mm512_maskz_loadu_epi8(present, low_bits + j);
+        __m512i first = _mm512_or_si512(_mm512_slli_epi16(_mm512_and_si512(high, lower), 4), _mm512_and_si512(low, lower));
+        __m512i second = _mm512_or_si512(_mm512_andnot_si512(lower, high),
+                                         _mm512_and_si512(_mm512_srli_epi16(low, 4), lower));
+        larges = _mm512_dpbusd_epi32(larges, first, _mm512_loadu_si512(whole->large + j));
+        smalls = _mm512_dpbusd_epi32(smalls, first, _mm512_loadu_si512(whole->small + j));
+        larges = _mm512_dpbusd_epi32(larges, second, _mm512_loadu_si512(whole->large + padded + j));
+        smalls = _mm512_dpbusd_epi32(smalls, second, _mm512_loadu_si512(whole->small + padded + j));
+    }
+    large = 0;
+    small = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(larges, 7), smalls));
+#else
+    large = 16 * (uint32_t)bits_product(high_bits, whole->large, half, padded);
+    small = 16 * (uint32_t)bits_product(high_bits, whole->small, half, padded);
+    large += (uint32_t)bits_product(low_bits, whole->large, half, padded);
+    small += (uint32_t)bits_product(low_bits, whole->small, half, padded);
+#endif
+    return (int32_t)(128 * large + small - (uint32_t)CODE_ZERO * (uint32_t)whole->sum);
 }
 
 /* Return the product of a row and a vector in float32, in a fixed order. */
@@ -423,13 +415,7 @@ static struct bounds bounds_of(const struct scan *scan, int64_t passage, const i
         const struct whole *whole = scan->wholes + number;
         double product, lost = float_loss(part, whole);
         if (part->high) {
-            int32_t sum;
-            if (number == 0 && codes) {
-                sum = *codes;
-            } else {
-                high_products(part, whole, &passage, 1, &sum);
-                sum = codes_product(part, whole, passage, sum);
-            }
+            int32_t sum = number == 0 && codes ? *codes : codes_product(part, whole, passage);
             product = (double)sum * (whole->step * (double)part->scales[passage]);
             lost += whole->length * (double)part->errors[passage] + part->longest * whole->error;
         } else {
@@ -529,13 +515,54 @@ static inline void request(const uint8_t *bytes, int64_t size)
 
 /* Some passages, and what is known of them while their rows are read. */
 struct batch {
-    int64_t size, passages[BATCH];
-    double others[BATCH];    /* the most that the parts which are exact can add */
-    int32_t products[BATCH]; /* with what was read of the codes */
+    int64_t size, passages[BATCH]; /* those after the size are in the segment, too */
+    double others[BATCH];          /* the most that the parts which are exact can add */
+    int32_t products[BATCH];       /* of what was read of the codes */
 };
 
-/* Return what the score of a passage may be above its parts that are exact and the product of its codes in the first dense
-   part, besides the errors of the row; `error` is that of the vector. */
+/* Set the products of the high bits of the rows of a batch and of the large numbers of a whole vector; request those of
+   the batch that comes next, a row for each. */
+static void read_products(const struct scan_part *part, const struct whole *whole, struct batch *batch,
+                          const struct batch *next)
+{
+    int64_t half = half_of(part->dimension), at = 0;
+#if defined __AVX512VNNI__
+    /* Four rows at a time: their sums are added up together. */
+    const __m512i lower = _mm512_set1_epi8(15);
+    for (; at + 4 <= batch->size; at += 4) {
+        __m512i first[4], second[4];
+        for (int row = 0; row < 4; row++)
+            first[row] = second[row] = _mm512_setzero_si512();
+        for (int64_t j = 0; j < half; j += 64) {
+            __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
+            __m512i numbers = _mm512_loadu_si512(whole->large + j);
+            __m512i others = _mm512_loadu_si512(whole->large + whole->padded + j);
+            for (int row = 0; row < 4; row++) {
+                __m512i pairs = _mm512_maskz_loadu_epi8(present, part->high + batch->passages[at + row] * half + j);
+                first[row] = _mm512_dpbusd_epi32(first[row], _mm512_and_si512(pairs, lower), numbers);
+                second[row] = _mm512_dpbusd_epi32(second[row], _mm512_andnot_si512(lower, pairs), others);
+                __builtin_prefetch(part->high + next->passages[at + row] * half + j);
+            }
+        }
+        for (int row = 0; row < 4; row++) /* the second are 16 times as large */
+            first[row] = _mm512_add_epi32(first[row], _mm512_srai_epi32(second[row], 4));
+        for (int row = 0; row < 4; row += 2)
+            first[row] = _mm512_add_epi32(_mm512_unpacklo_epi32(first[row], first[row + 1]),
+                                          _mm512_unpackhi_epi32(first[row], first[row + 1]));
+        first[0] = _mm512_add_epi32(_mm512_unpacklo_epi64(first[0], first[2]), _mm512_unpackhi_epi64(first[0], first[2]));
+        __m256i sums = _mm256_add_epi32(_mm512_castsi512_si256(first[0]), _mm512_extracti64x4_epi64(first[0], 1));
+        _mm_storeu_si128((__m128i *)(batch->products + at),
+                         _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
+    }
+#endif
+    for (; at < batch->size; at++) {
+        request(part->high + next->passages[at] * half, half);
+        batch->products[at] = high_product(part, whole, batch->passages[at]);
+    }
+}
+
+/* Return what the score of a passage may be above its parts that are exact and the product of its codes in the first
+   dense part, besides the errors of the row; `error` is that of the vector. */
 static inline double allowance(const struct scan *scan, double error)
 {
     const struct scan_part *part = scan->segment->parts;
@@ -543,42 +570,54 @@ static inline double allowance(const struct scan *scan, double error)
     return part->longest * error + float_loss(part, scan->wholes) + others + SLACK * scan->greatest;
 }
 
-/* Keep of a batch the passages that may reach the threshold by the high bits in the first dense part, and request the
-   low ones of these. */
-static void read_high(const struct scan *scan, struct batch *batch, double threshold)
+/* Set the most that the exact parts of the passages of a batch can add. */
+static void add_up_exact(const struct scan *scan, struct batch *batch)
+{
+    for (int64_t at = 0; at < batch->size; at++) {
+        bool is_shared;
+        double size, score = exact_score(scan, batch->passages[at], &is_shared, &size);
+        batch->others[at] = score + SLACK * size;
+    }
+}
+
+/* Keep of a batch the passages that may reach the threshold by the high bits in the first dense part; request the low
+   ones of these, and the high ones of the batch that comes next. */
+static void read_high(const struct scan *scan, struct batch *batch, const struct batch *next, double threshold)
 {
     const struct scan_part *part = scan->segment->parts;
     const struct whole *whole = scan->wholes;
     double allowed = allowance(scan, whole->large_error), step = 16 * 128 * whole->step;
     int64_t size = 0, half = half_of(part->dimension);
-    int32_t products[BATCH];
-    high_products(part, whole, batch->passages, batch->size, products);
+    add_up_exact(scan, batch);
+    read_products(part, whole, batch, next);
     for (int64_t at = 0; at < batch->size; at++) {
-        bool is_shared;
         int64_t passage = batch->passages[at];
         const float *sides = part->sides + 2 * passage;
-        double exact_size, score = exact_score(scan, passage, &is_shared, &exact_size) + SLACK * exact_size;
-        double product = (double)(products[at] - 8 * whole->large_sum) * (step * (double)sides[0]);
-        if (score + product + whole->length * (double)sides[1] + allowed < threshold)
+        double product = (double)(batch->products[at] - 8 * whole->large_sum) * (step * (double)sides[0]);
+        if (batch->others[at] + product + whole->length * (double)sides[1] + allowed < threshold)
             continue;
         batch->passages[size] = passage;
-        batch->others[size] = score;
-        batch->products[size++] = products[at];
+        batch->others[size++] = batch->others[at];
         request(part->low + passage * half, half);
     }
     batch->size = size;
 }
 
-/* Keep of a batch the passages that may reach the threshold by all bits in the first dense part. */
-static void read_low(const struct scan *scan, struct batch *batch, double threshold)
+/* Keep of a batch the passages that may reach the threshold by all bits in the first dense part; request all bits of
+   the batch that comes next, if one is given, a row for each. */
+static void read_all(const struct scan *scan, struct batch *batch, const struct batch *next, double threshold)
 {
     const struct scan_part *part = scan->segment->parts;
     const struct whole *whole = scan->wholes;
     double allowed = allowance(scan, whole->error);
-    int64_t size = 0;
+    int64_t size = 0, half = half_of(part->dimension);
     for (int64_t at = 0; at < batch->size; at++) {
         int64_t passage = batch->passages[at];
-        int32_t sum = codes_product(part, whole, passage, batch->products[at]);
+        if (next) {
+            request(part->high + next->passages[at] * half, half);
+            request(part->low + next->passages[at] * half, half);
+        }
+        int32_t sum = codes_product(part, whole, passage);
         double product = (double)sum * (whole->step * (double)part->scales[passage]);
         if (batch->others[at] + product + whole->length * (double)part->errors[passage] + allowed < threshold)
             continue;
@@ -586,6 +625,36 @@ static void read_low(const struct scan *scan, struct batch *batch, double thresh
         batch->products[size++] = sum;
     }
     batch->size = size;
+}
+
+/* Whether most passages are kept by the high bits of their rows. Then these are read together with the low ones for some
+   batches, until a next trial, and for more of them each time. */
+struct trial {
+    int64_t batches, read, kept;  /* of the present trial */
+    int64_t pause, longest_pause; /* batches until the next one */
+};
+
+/* Read the high bits of a batch, and all of the one before. */
+static void read_codes(const struct scan *scan, struct batch *next, struct batch *present, struct batch *last,
+                       double threshold, struct trial *trial)
+{
+    bool is_pause = trial->pause > 0;
+    if (is_pause) {
+        trial->pause--;
+        add_up_exact(scan, present);
+    } else {
+        trial->read += present->size;
+        read_high(scan, present, next, threshold);
+        trial->kept += present->size;
+    }
+    read_all(scan, last, is_pause ? next : NULL, threshold);
+    if (is_pause || ++trial->batches < TRIAL)
+        return;
+    trial->pause = 2 * trial->kept > trial->read ? trial->longest_pause : 0;
+    trial->longest_pause = trial->pause ? 2 * trial->pause : TRIAL;
+    if (trial->longest_pause > MAX_PAUSE)
+        trial->longest_pause = MAX_PAUSE;
+    trial->batches = trial->read = trial->kept = 0;
 }
 
 /* Look at the passages of a batch; return how many candidates there are then, or NOT_A_NUMBER. */
@@ -626,7 +695,7 @@ static float needed_bm25(const struct scan *scan, double threshold)
 }
 
 /* Fill a batch with the next passages from `passage` on that are allowed and have a BM25 of at least `needed`; return
-   where to go on, and request the high bits of their rows. */
+   where to go on. */
 static int64_t fill(const struct scan *scan, int64_t passage, float needed, struct batch *batch)
 {
     int64_t size = 0, passages = scan->segment->passages;
@@ -642,26 +711,20 @@ static int64_t fill(const struct scan *scan, int64_t passage, float needed, stru
         }
     }
     batch->size = size;
-    if (scan->has_codes) {
-        const struct scan_part *part = scan->segment->parts;
-        int64_t half = half_of(part->dimension);
-        for (int64_t at = 0; at < size; at++)
-            request(part->high + batch->passages[at] * half, half);
-    }
     return passage;
 }
 
 /* Write the passages that may be among the best of all segments; return how many, OUTSIDE, or NOT_A_NUMBER.
 
    `bm25` [passages], none without terms; `memory`: for each dense part WHOLE bytes, and 4 for each number of half its
-   vector, rounded up to 64 numbers; `candidates` and `uppers`, their highest possible scores, [passages]. `best` goes from one
-   segment to the next. */
+   vector, rounded up to 64 numbers; `candidates` and `uppers`, their highest possible scores, [passages]. `best` goes
+   from one segment to the next. */
 EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct scan_query *query, struct scan_best *best,
                             float *bm25, char *memory, int64_t *candidates, double *uppers)
 {
     struct whole *wholes = (struct whole *)(void *)memory;
     struct scan scan = {segment, query, query->terms ? bm25 : NULL, wholes, 0, false};
-    struct batch batches[3]; /* the high bits of one and the low ones of another are read while those of the third arrive */
+    struct batch batches[3] = {0}; /* one is read while the high bits of the next, or the low ones of the last, arrive */
     int64_t count = 0, passage = 0;
     struct reading reading = {-1, -INFINITY};
     const float *vector = query->vectors;
@@ -682,12 +745,11 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
         return NOT_A_NUMBER;
     scan.has_codes = segment->dense_parts && segment->parts->high;
     struct batch *next = batches, *present = batches + 1, *last = batches + 2;
-    present->size = last->size = 0;
+    struct trial trial = {.longest_pause = TRIAL};
     while (passage < segment->passages || present->size || last->size) {
         passage = fill(&scan, passage, needed_bm25(&scan, best->threshold), next);
         if (scan.has_codes) {
-            read_high(&scan, present, best->threshold);
-            read_low(&scan, last, best->threshold);
+            read_codes(&scan, next, present, last, best->threshold, &trial);
         }
         count = look_at(&scan, last, &reading, best, candidates, uppers, count);
         if (count < 0)
