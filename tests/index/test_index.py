@@ -679,7 +679,7 @@ def test_folders_that_are_no_index(tmp_path, fruit):
         Index.create(tmp_path / "folder", {})
     Index.create(tmp_path / "index", {}).close()
     (tmp_path / "index/index.json").write_text('{"pellucid-index": {"format": 1}}')
-    with pytest.raises(IndexFolderError, match=r"has format 1; pellucid .* reads 2"):
+    with pytest.raises(IndexFolderError, match=r"has format 1; pellucid .* reads 3"):
         Index.open(tmp_path / "index")
 
 

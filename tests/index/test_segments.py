@@ -26,6 +26,7 @@ from pellucid.index.arrays import TermCounts, arrays_from_documents, hash_string
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
 from pellucid.index.segments import Segment
+from pellucid.native.scan import Codes
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 DATES = st.sampled_from(["2024-05-31", "2023-01-01T10:00:00Z", "1999-12-31T23:59:59+02:00", "0001-01-01", "9999-12-31"])
@@ -221,9 +222,10 @@ def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_pa
 def check_bounds(segment):
     """The error of each row in 8 bits is at least what was written."""
     rows = segment.dense(DENSE).astype(np.float64)
-    if f"codes:{DENSE}" in segment._tensors:
-        coarse = (segment._tensors[f"{kind}:{DENSE}"] for kind in ("codes", "scales", "errors"))
-        codes, scales, errors = (side.astype(np.float64) for side in coarse)
+    if f"high:{DENSE}" in segment._tensors:
+        coarse = Codes(*(segment._tensors[f"{kind}:{DENSE}"] for kind in Codes._fields))
+        codes = coarse.unpacked(rows.shape[1]).astype(np.float64)
+        scales, errors = coarse.scales.astype(np.float64), coarse.errors
         assert (np.linalg.norm(rows - codes * scales[:, None], axis=1) <= errors).all()
 
 
@@ -381,7 +383,7 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         index.delete(ids[100:120])
         index.add(texts[5:8], ids=ids[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
         kept = [own for own in ids if own not in ids[100:120]]
-        assert any("codes:one" in segment._tensors for segment in index._snapshot.commit.segments)
+        assert any("high:one" in segment._tensors for segment in index._snapshot.commit.segments)
         for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
             for query, top_k in (("r3 sun", 1), ("r140 road road", 10), ("something longer", 1000)):
                 check_best(index, query, top_k, weights)
@@ -423,19 +425,20 @@ def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_
     assert hits[0].id == "7" and 10 <= sum(multiplied) < 500
 
 
-@pytest.mark.parametrize("dimension", [64, 127, 128, 130])
-def test_heads_are_refused_where_rows_are_too_short_for_them(dimension: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dimension", [1, 64, 127])
+def test_codes_of_another_width_are_refused(dimension: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "COARSE_ROWS", 1)
     document = Document(1, "a", "", "text", {}, (4,))
     row = np.full((1, dimension), dimension**-0.5, np.float32)
     tensors = arrays_from_documents([1], [document], None, {"x": row}, {"x": dimension}, {})
     arrays.check_arrays(tensors)
-    tensors["heads:x"] = tensors["codes:x"][:, : arrays.HEAD]
-    if dimension >= 128:
-        arrays.check_arrays(tensors)
-    else:
-        with pytest.raises(ValueError, match="heads:x"):
-            arrays.check_arrays(tensors)
+    for kind in ("high", "low"):
+        wide = np.repeat(tensors[f"{kind}:x"], 2, axis=1)
+        with pytest.raises(ValueError, match=f"{kind}:x has another number of dimensions"):
+            arrays.check_arrays({**tensors, f"{kind}:x": wide})
+    for kind in Codes._fields:
+        with pytest.raises(KeyError, match=f"{kind}:x"):
+            arrays.check_arrays({name: tensor for name, tensor in tensors.items() if name != f"{kind}:x"})
 
 
 @pytest.mark.slow
@@ -446,7 +449,7 @@ def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
     vectors = encoder.encode(texts)
     with Index.create(tmp_path / "i") as index:
         index.add(texts, ids=[str(n) for n in range(len(texts))])
-        assert any("codes:static-en" in segment._tensors for segment in index._snapshot.commit.segments)
+        assert any("high:static-en" in segment._tensors for segment in index._snapshot.commit.segments)
         for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
             hits = index.search(query, 10, weights={"static-en": 1})
             best = np.sort(vectors @ encoder.encode(query))[::-1][:10]

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -22,7 +23,7 @@ from pellucid.errors import InputError
 from pellucid.index import arrays
 from pellucid.index.bm25 import K1, B, impacts
 from pellucid.native.library import LEVELS
-from pellucid.native.scan import BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan
+from pellucid.native.scan import MAX_CODE, BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan
 
 AVERAGE = 7.5
 
@@ -73,7 +74,7 @@ def codes_of(rows: np.ndarray) -> Codes:
     """Return rows in 8 bits as a segment stores them."""
     with patch.object(arrays, "COARSE_ROWS", 1):
         tensors = arrays._dense("x", rows)
-    return Codes(*(tensors[f"{name}:x"] for name in Codes._fields if f"{name}:x" in tensors))
+    return Codes(*(tensors[f"{name}:x"] for name in Codes._fields))
 
 
 def bm25_of(case: Case) -> np.ndarray:
@@ -160,12 +161,46 @@ def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> 
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("dimension", [64, 65, 127])
-def test_heads_of_rows_that_are_too_short_for_two_stages_are_not_read(dimension: int) -> None:
-    case = make_case(4, 200, [dimension])
-    codes = codes_of(case.rows[0])
-    part = DensePart(case.rows[0], codes._replace(heads=np.ascontiguousarray(codes.codes[:, :64])))
-    assert part.struct.heads is None and part.struct.tails is None
+@pytest.mark.parametrize("dimension", [1, 2, 127, 128, 129, 384])
+def test_codes_are_packed_in_two_arrays_of_4_bits(dimension: int) -> None:
+    codes = np.random.default_rng(dimension).integers(-MAX_CODE, MAX_CODE, (50, dimension), np.int8, endpoint=True)
+    codes[0], codes[1] = MAX_CODE, -MAX_CODE
+    packed = Codes.packed(codes, np.ones(50, np.float32), np.zeros(50, np.float32))
+    assert packed.high.shape == packed.low.shape == (50, (dimension + 1) // 2)
+    assert np.array_equal(packed.unpacked(dimension), codes)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("kind", ["alike", "spiked", "plain"])
+@pytest.mark.parametrize("k", [0, 1, 10, 30_000])
+def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind: str, k: int) -> None:
+    """Without terms, in several trials: rows that are nearly the same, or have one large number, are told late."""
+    case = make_case(7, 20_000, [130], "plain" if kind == "alike" else kind, terms=0)
+    if kind == "alike":
+        case.rows[0][:15_000] += 3 * case.rows[0][:1]  # then few are left
+    case.rows[0][7000] = case.rows[0][19_999] = case.rows[0][3]  # with ties
+    query = case._replace(vectors=[(case.rows[0][3] + case.vectors[0] / 3).astype(np.float32)])
+    scores, is_shared = exact_scores(query)
+    best = np.lexsort((np.arange(len(scores)), np.where(is_shared, -scores, np.inf)))[: min(k, int(is_shared.sum()))]
+    scan, _ = scan_of(query)
+
+    def found(_: int) -> Any:
+        return scan.candidates(BestScores(k, -np.inf), None, query.vectors[0], None, None)
+
+    with ThreadPoolExecutor(2) as threads:
+        several = list(threads.map(found, range(4)))
+    for passages, uppers, _ in several:
+        assert set(best.tolist()) <= set(passages.tolist()) and (uppers >= scores[passages]).all()
+        assert np.array_equal(passages, several[0][0]) and np.array_equal(uppers, several[0][1])
+    assert len(several[0][0]) < 300 or k > 10 or kind == "spiked"
+
+
+@pytest.mark.native
+def test_nothing_is_found_where_nothing_is_asked_for() -> None:
+    case = make_case(3, 200, [130], "others")
+    best = BestScores(0, -np.inf)
+    passages, _, bm25 = candidates_of(case, best)
+    assert len(passages) == 0 and best.threshold == -np.inf and np.array_equal(bm25, bm25_of(case))
 
 
 @pytest.mark.native
@@ -199,7 +234,7 @@ def test_postings_outside_of_the_segment_are_refused() -> None:
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("name", ["codes", "heads", "scales", "errors", "vectors", "sparse", "allowed"])
+@pytest.mark.parametrize("name", ["high", "low", "scales", "errors", "vectors", "sparse", "allowed"])
 def test_arrays_of_another_form_are_refused(name: str) -> None:
     case = make_case(5, 200, [256], "others")._replace(allowed=np.ones(200, np.bool_))
     wrong = {"float64": np.float64, "longer": None, "strided": None}

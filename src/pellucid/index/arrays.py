@@ -470,10 +470,10 @@ def check_arrays(tensors: Tensors) -> None:
         kind, _, part = name.partition(":")
         if kind in ("vectors", *Codes._fields, "bm25.lengths"):
             sizes[name] = passages
-        if kind in ("high", "low"):
+        if kind in Codes._fields:
             sizes |= {f"{other}:{part}": passages for other in Codes._fields}
-            if tensors[name].shape[1] != tensors[f"vectors:{part}"].shape[1] + 1 >> 1:
-                raise ValueError(f"{name} has another number of dimensions than the vectors")
+        if kind in ("high", "low") and tensors[name].shape[1] != (tensors[f"vectors:{part}"].shape[1] + 1) // 2:
+            raise ValueError(f"{name} has another number of dimensions than the vectors")
         if kind == "rows" and name.endswith(".ends"):
             array = name.removesuffix("ends")
             indices = _check_ends(name, tensors[name], len(tensors[f"{array}indices"]))

@@ -1,10 +1,11 @@
 /* The best passages of a segment: what index/search.py asks of each segment, and what it multiplies exactly then.
 
-   A score is a sum of parts. BM25 and sparse parts are computed as Python does, to the last bit. A dense part is read in
-   8 bits, as whole numbers that every processor adds up to the same, and is known up to a bound of the error. A passage
-   whose highest possible score is below the k-th best of the lowest possible ones cannot be among the k best; the others
-   are candidates. A passage that its other parts leave below that, even with the greatest product a row can have, is not
-   read at all; of others the higher 4 bits are read first, which leave few, and then the lower ones.
+   A score is a sum of parts. BM25 and sparse parts are computed as Python does, to the last bit. A dense part is read
+   in 8 bits, as whole numbers that every processor adds up to the same, and is known up to a bound of the error. A passage
+   whose highest possible score is below the k-th best of the lowest possible ones cannot be among the k best; the
+   others are candidates. A passage that its other parts leave below that, even with the greatest product a row can
+   have, is not read at all; of others the higher 4 bits are read first, and the lower ones only of those that may reach
+   the threshold by these. Where most may, all bits are read together.
 
    1. scan_longest measures the rows of a dense part, once for each segment.
    2. scan_segment adds up BM25, looks at the passages that are best by it, and then at all that may be better. */
@@ -14,45 +15,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "rows.h"
-
-#if defined __AVX2__ && !defined __F16C__
-#include <immintrin.h>
-#endif
+#include "scan_codes.h"
 
 enum {
     BLOCK = 4096,       /* passages whose BM25 is added up together, in the first-level cache */
     MAX_LENGTH = 1024,  /* terms of a passage; what depends on the length of shorter ones is computed once */
     BATCH = 32,         /* passages whose rows are requested before they are read */
     STEP = 16,          /* passages whose BM25 is compared together; BATCH is a multiple */
-    MAX_CODE = 136,     /* of a row, without its sign */
-    TRIAL = 8, MAX_PAUSE = 2048, /* batches whose high bits are read first, and at most until they are again */
-    CODE_ZERO = 136,    /* what is added to a code, for two numbers of 4 bits without a sign */
-    MAX_QUERY = 16319,  /* 127 * 128 + 63: two numbers of 8 bits, which VNNI takes */
+    TRIAL = 8,          /* batches by which it is seen whether the high bits leave few passages */
+    MAX_PAUSE = 2048,   /* batches between two such trials, at most */
     OUTSIDE = -1, NOT_A_NUMBER = -2,
 };
 
 #define EPSILON 0x1p-24  /* the relative error of a number in float32 */
 #define TINIEST 0x1p-149 /* what a number may lose besides, where float32 has no smaller one */
-#define SLACK 1e-12      /* the relative error of a few sums in double precision */
-
-/* A dense part of the passages of a segment.
-
-   Row i is scales[i] times its codes, up to a vector of length errors[i]. Code j is 16 * high + low - CODE_ZERO, where
-   high and low are numbers of 4 bits: of byte j of a row the lower ones, and the higher ones for code `half` + j. */
-struct scan_part {
-    const uint8_t *high, *low;    /* [passages, half], or none: then the rows are read */
-    const float *scales, *errors; /* [passages] */
-    const float *rows;            /* [passages, dimension] */
-    float *sides;                 /* [passages, 2] scales[i] once more, and how far the high bits are from the row */
-    int64_t dimension;
-    double longest;               /* no row, and none that its codes or their high bits stand for, is longer */
-};
-
-static inline int64_t half_of(int64_t dimension)
-{
-    return (dimension + 1) / 2;
-}
 
 struct scan_segment {
     int64_t passages, documents;
@@ -83,142 +59,6 @@ struct scan_best {
     int64_t k, count;
     double threshold;                        /* k documents reach it, or nothing below it is asked for */
 };
-
-/* A vector of the query in whole numbers: `step` times these, up to a vector of length `error`. */
-struct whole {
-    int8_t *large, *small;  /* [2, padded] number j is 128 * large + small; the second row has those from the half on */
-    int64_t padded;         /* the half, rounded up to 64; there are zeros */
-    int32_t sum, large_sum;
-    double step, error, length;  /* the last is that of the vector */
-    double large_error;     /* how far 128 * large alone are from the vector */
-    double greatest;        /* that a row's product can be */
-};
-
-enum { WHOLE = 128 };
-_Static_assert(sizeof(struct whole) <= WHOLE, "the memory of a whole vector");
-
-static void make_whole(const float *vector, int64_t dimension, struct whole *whole, char *memory)
-{
-    int64_t half = half_of(dimension), limit = INT32_MAX / (MAX_CODE * dimension);
-    whole->padded = (half + 63) / 64 * 64;
-    whole->large = (int8_t *)memory;
-    whole->small = whole->large + 2 * whole->padded;
-    memset(memory, 0, (size_t)(4 * whole->padded));
-    double largest = 0, square = 0, lost = 0, large_lost = 0;
-    for (int64_t j = 0; j < dimension; j++) {
-        double size = fabs((double)vector[j]);
-        largest = size > largest ? size : largest;
-        square += size * size;
-    }
-    limit = limit < MAX_QUERY ? limit : MAX_QUERY;
-    whole->step = largest > 0 ? largest / (double)limit : 1;
-    whole->sum = whole->large_sum = 0;
-    for (int64_t j = 0; j < dimension; j++) {
-        int64_t place = j < half ? j : whole->padded + j - half;
-        int32_t number = (int32_t)lrint(vector[j] / whole->step), large = (number + 64) >> 7;
-        double rest = vector[j] - whole->step * number, large_rest = vector[j] - whole->step * 128 * large;
-        whole->large[place] = (int8_t)large;
-        whole->small[place] = (int8_t)(number - 128 * large);
-        whole->sum += number;
-        whole->large_sum += large;
-        lost += rest * rest;
-        large_lost += large_rest * large_rest;
-    }
-    whole->length = sqrt(square) * (1 + SLACK);
-    whole->error = sqrt(lost) * (1 + SLACK);
-    whole->large_error = sqrt(large_lost) * (1 + SLACK);
-}
-
-#if defined __AVX2__
-/* Return eight sums of products of numbers of 4 bits without a sign, two in each of 32 bytes, and of 8 bits with one. */
-static inline __m256i pair_products(const uint8_t *bits, const int8_t *numbers, int64_t padded)
-{
-    const __m256i lower = _mm256_set1_epi8(15), pairs = _mm256_loadu_si256((const __m256i *)bits);
-    const __m256i *others = (const __m256i *)(numbers + padded);
-    __m256i first = _mm256_and_si256(pairs, lower), second = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), lower);
-    first = _mm256_maddubs_epi16(first, _mm256_loadu_si256((const __m256i *)numbers)); /* below 2 ** 12 */
-    second = _mm256_maddubs_epi16(second, _mm256_loadu_si256(others));
-    return _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(1));
-}
-#endif
-
-/* Return the product of the 4 bits of a row, without a sign, and of the large or the small numbers of a whole vector.
-
-   It is exact, and fits into 32 bits. */
-static inline int32_t bits_product(const uint8_t *bits, const int8_t *numbers, int64_t half, int64_t padded)
-{
-    int64_t j = 0;
-#if defined __AVX512VNNI__
-    const __m512i lower = _mm512_set1_epi8(15);
-    __m512i first = _mm512_setzero_si512(), second = first;
-    for (; j < half; j += 64) {
-        __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
-        __m512i pairs = _mm512_maskz_loadu_epi8(present, bits + j);
-        first = _mm512_dpbusd_epi32(first, _mm512_and_si512(pairs, lower), _mm512_loadu_si512(numbers + j));
-        pairs = _mm512_and_si512(_mm512_srli_epi16(pairs, 4), lower);
-        second = _mm512_dpbusd_epi32(second, pairs, _mm512_loadu_si512(numbers + padded + j));
-    }
-    return _mm512_reduce_add_epi32(_mm512_add_epi32(first, second));
-#elif defined __AVX2__
-    __m256i sum = _mm256_setzero_si256();
-    for (; j + 32 <= half; j += 32)
-        sum = _mm256_add_epi32(sum, pair_products(bits + j, numbers + j, padded));
-    if (j < half) {
-        uint8_t last[32] = {0};
-        memcpy(last, bits + j, (size_t)(half - j));
-        sum = _mm256_add_epi32(sum, pair_products(last, numbers + j, padded));
-    }
-    int32_t sums[8], total = 0;
-    _mm256_storeu_si256((__m256i *)sums, sum);
-    for (int lane = 0; lane < 8; lane++)
-        total += sums[lane];
-    return total;
-#else
-    int32_t total = 0;
-    for (; j < half; j++)
-        total += (bits[j] & 15) * numbers[j] + (bits[j] >> 4) * numbers[padded + j];
-    return total;
-#endif
-}
-
-/* Return the product of the high bits of a row and of the large numbers of a whole vector. */
-static inline int32_t high_product(const struct scan_part *part, const struct whole *whole, int64_t passage)
-{
-    int64_t half = half_of(part->dimension);
-    return bits_product(part->high + passage * half, whole->large, half, whole->padded);
-}
-
-/* Return the product of the codes of a row and of a whole vector. It is exact, and fits into 32 bits. */
-static inline int32_t codes_product(const struct scan_part *part, const struct whole *whole, int64_t passage)
-{
-    int64_t half = half_of(part->dimension), padded = whole->padded;
-    const uint8_t *high_bits = part->high + passage * half, *low_bits = part->low + passage * half;
-    uint32_t large, small; /* the products of the large and the small numbers; the sum fits, though these may not */
-#if defined __AVX512VNNI__
-    const __m512i lower = _mm512_set1_epi8(15);
-    __m512i larges = _mm512_setzero_si512(), smalls = larges;
-    for (int64_t j = 0; j < half; j += 64) {
-        __mmask64 present = half - j < 64 ? (UINT64_C(1) << (half - j)) - 1 : UINT64_MAX;
-        __m512i high = _mm512_maskz_loadu_epi8(present, high_bits + j);
-        __m512i low = _mm512_maskz_loadu_epi8(present, low_bits + j);
-        __m512i first = _mm512_or_si512(_mm512_slli_epi16(_mm512_and_si512(high, lower), 4), _mm512_and_si512(low, lower));
-        __m512i second = _mm512_or_si512(_mm512_andnot_si512(lower, high),
-                                         _mm512_and_si512(_mm512_srli_epi16(low, 4), lower));
-        larges = _mm512_dpbusd_epi32(larges, first, _mm512_loadu_si512(whole->large + j));
-        smalls = _mm512_dpbusd_epi32(smalls, first, _mm512_loadu_si512(whole->small + j));
-        larges = _mm512_dpbusd_epi32(larges, second, _mm512_loadu_si512(whole->large + padded + j));
-        smalls = _mm512_dpbusd_epi32(smalls, second, _mm512_loadu_si512(whole->small + padded + j));
-    }
-    large = 0;
-    small = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(larges, 7), smalls));
-#else
-    large = 16 * (uint32_t)bits_product(high_bits, whole->large, half, padded);
-    small = 16 * (uint32_t)bits_product(high_bits, whole->small, half, padded);
-    large += (uint32_t)bits_product(low_bits, whole->large, half, padded);
-    small += (uint32_t)bits_product(low_bits, whole->small, half, padded);
-#endif
-    return (int32_t)(128 * large + small - (uint32_t)CODE_ZERO * (uint32_t)whole->sum);
-}
 
 /* Return the product of a row and a vector in float32, in a fixed order. */
 static inline float float_product(const float *row, const float *vector, int64_t dimension)
@@ -549,7 +389,8 @@ static void read_products(const struct scan_part *part, const struct whole *whol
         for (int row = 0; row < 4; row += 2)
             first[row] = _mm512_add_epi32(_mm512_unpacklo_epi32(first[row], first[row + 1]),
                                           _mm512_unpackhi_epi32(first[row], first[row + 1]));
-        first[0] = _mm512_add_epi32(_mm512_unpacklo_epi64(first[0], first[2]), _mm512_unpackhi_epi64(first[0], first[2]));
+        first[0] = _mm512_add_epi32(_mm512_unpacklo_epi64(first[0], first[2]),
+                                    _mm512_unpackhi_epi64(first[0], first[2]));
         __m256i sums = _mm256_add_epi32(_mm512_castsi512_si256(first[0]), _mm512_extracti64x4_epi64(first[0], 1));
         _mm_storeu_si128((__m128i *)(batch->products + at),
                          _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
@@ -627,8 +468,8 @@ static void read_all(const struct scan *scan, struct batch *batch, const struct 
     batch->size = size;
 }
 
-/* Whether most passages are kept by the high bits of their rows. Then these are read together with the low ones for some
-   batches, until a next trial, and for more of them each time. */
+/* Whether most passages are kept by the high bits of their rows. Then these are read together with the low ones for
+   some batches, until a next trial, and for more of them each time. */
 struct trial {
     int64_t batches, read, kept;  /* of the present trial */
     int64_t pause, longest_pause; /* batches until the next one */
@@ -724,7 +565,7 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
 {
     struct whole *wholes = (struct whole *)(void *)memory;
     struct scan scan = {segment, query, query->terms ? bm25 : NULL, wholes, 0, false};
-    struct batch batches[3] = {0}; /* one is read while the high bits of the next, or the low ones of the last, arrive */
+    struct batch batches[3] = {0}; /* one is read while the bits of the others arrive */
     int64_t count = 0, passage = 0;
     struct reading reading = {-1, -INFINITY};
     const float *vector = query->vectors;

@@ -64,8 +64,8 @@ class BestScores:
 class Codes(NamedTuple):
     """Rows in 8 bits: row i is scales[i] times its codes, up to a vector of length errors[i].
 
-    Code j is 16 * high + low - 136, where high and low are numbers of 4 bits: of byte j of a row the lower bits, and the
-    higher ones for code `half` + j.
+    Code j is 16 * high + low - 136, where high and low are numbers of 4 bits: of byte j of a row the lower ones, and
+    the higher ones for code `half` + j.
     """
 
     high: npt.NDArray[np.uint8]  # [passages, half]
@@ -74,9 +74,11 @@ class Codes(NamedTuple):
     errors: npt.NDArray[np.float32]
 
     @classmethod
-    def packed(cls, codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], errors: npt.NDArray[np.float32]) -> Codes:
+    def packed(
+        cls, codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], errors: npt.NDArray[np.float32]
+    ) -> Codes:
         """Take codes [passages, dimension] from -MAX_CODE to MAX_CODE."""
-        half = codes.shape[1] + 1 >> 1
+        half = (codes.shape[1] + 1) // 2
         shifted = np.full((len(codes), 2 * half), _CODE_ZERO, np.uint8)
         np.add(codes, _CODE_ZERO, out=shifted[:, : codes.shape[1]], dtype=np.int16, casting="unsafe")
         first, second = shifted[:, :half], shifted[:, half:]
@@ -100,7 +102,7 @@ class DensePart:
         self._keepalive: tuple[Any, ...] = (rows,)
         numbers: tuple[int | None, ...] = (*(None,) * 4, checked("rows", rows, np.float32, rows.shape), None)
         if coarse is not None and self.dimension <= MAX_CODE_DIMENSIONS:
-            half, sides = self.dimension + 1 >> 1, np.empty((passages, 2), np.float32)
+            half, sides = (self.dimension + 1) // 2, np.empty((passages, 2), np.float32)
             self._keepalive = coarse, sides
             numbers = (
                 checked("high", coarse.high, np.uint8, (passages, half)),
@@ -159,7 +161,7 @@ class PassageScan:
         )
         self._address = ctypes.addressof(self._segment)
         self._dimension = sum(part.dimension for part in parts)
-        padded = (-(-(part.dimension + 1 >> 1) // _PADDED) * _PADDED for part in parts)
+        padded = (-(-((part.dimension + 1) // 2) // _PADDED) * _PADDED for part in parts)
         self._memory_bytes = len(parts) * _WHOLE_BYTES + 4 * sum(padded)
 
     def candidates(
