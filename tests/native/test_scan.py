@@ -23,7 +23,7 @@ from pellucid.errors import InputError
 from pellucid.index import arrays
 from pellucid.index.bm25 import K1, B, impacts
 from pellucid.native.library import LEVELS
-from pellucid.native.scan import MAX_CODE, BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan
+from pellucid.native.scan import MAX_CODE, BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan, pack_codes
 
 AVERAGE = 7.5
 
@@ -165,7 +165,7 @@ def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> 
 def test_codes_are_packed_in_two_arrays_of_4_bits(dimension: int) -> None:
     codes = np.random.default_rng(dimension).integers(-MAX_CODE, MAX_CODE, (50, dimension), np.int8, endpoint=True)
     codes[0], codes[1] = MAX_CODE, -MAX_CODE
-    packed = Codes.packed(codes, np.ones(50, np.float32), np.zeros(50, np.float32))
+    packed = Codes(*pack_codes(codes), np.ones(50, np.float32), np.zeros(50, np.float32))
     assert packed.high.shape == packed.low.shape == (50, (dimension + 1) // 2)
     assert np.array_equal(packed.unpacked(dimension), codes)
 

@@ -29,7 +29,7 @@ from pellucid.index.documents import Document
 from pellucid.index.engine import Vector
 from pellucid.index.metadata import Fields, entries, timestamp
 from pellucid.native.library import native
-from pellucid.native.scan import MAX_CODE, Codes
+from pellucid.native.scan import MAX_CODE, Codes, pack_codes
 from pellucid.native.terms import invert
 from pellucid.persistence.store import is_sound
 
@@ -275,17 +275,18 @@ def _dense(part: str, rows: Floats) -> Tensors:
     if len(rows) >= COARSE_ROWS:
         # A row x is scale * codes, and errors[i] >= |x - scale * codes|: with a query q of any length the product
         # differs by at most |q| errors[i].
-        codes, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
-        errors = np.empty(len(rows), np.float32)
+        high = np.empty((len(rows), (rows.shape[1] + 1) // 2), np.uint8)
+        coarse = Codes(high, np.empty_like(high), *np.empty((2, len(rows)), np.float32))
         for start in range(0, len(rows), _CACHED_ROWS):
             chunk = slice(start, start + _CACHED_ROWS)
             scale = np.maximum(rows[chunk].max(axis=1), -rows[chunk].min(axis=1)) / np.float32(MAX_CODE)
             scale[scale == 0] = 1
-            code = np.rint(rows[chunk] / scale[:, None])
-            lost = rows[chunk].astype(np.float64) - code.astype(np.float64) * scale[:, None].astype(np.float64)
-            codes[chunk], scales[chunk] = code, scale
-            errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
-        tensors |= {f"{kind}:{part}": side for kind, side in Codes.packed(codes, scales, errors)._asdict().items()}
+            codes = np.rint(rows[chunk] / scale[:, None])
+            lost = rows[chunk].astype(np.float64) - codes.astype(np.float64) * scale[:, None].astype(np.float64)
+            coarse.high[chunk], coarse.low[chunk] = pack_codes(codes.astype(np.int8))
+            coarse.scales[chunk] = scale
+            coarse.errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
+        tensors |= {f"{kind}:{part}": array for kind, array in coarse._asdict().items()}
     return tensors
 
 

@@ -73,22 +73,23 @@ class Codes(NamedTuple):
     scales: npt.NDArray[np.float32]
     errors: npt.NDArray[np.float32]
 
-    @classmethod
-    def packed(
-        cls, codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], errors: npt.NDArray[np.float32]
-    ) -> Codes:
-        """Take codes [passages, dimension] from -MAX_CODE to MAX_CODE."""
-        half = (codes.shape[1] + 1) // 2
-        shifted = np.full((len(codes), 2 * half), _CODE_ZERO, np.uint8)
-        np.add(codes, _CODE_ZERO, out=shifted[:, : codes.shape[1]], dtype=np.int16, casting="unsafe")
-        first, second = shifted[:, :half], shifted[:, half:]
-        return cls(first >> 4 | second & 240, first & 15 | second << 4, scales, errors)
-
     def unpacked(self, dimension: int) -> npt.NDArray[np.int8]:
         """Return the codes [passages, dimension]."""
         pairs = [(self.high & 15, self.low & 15), (self.high >> 4, self.low >> 4)]
         halves = [(high << 4 | low).astype(np.int16) - _CODE_ZERO for high, low in pairs]
         return np.concatenate(halves, axis=1)[:, :dimension].astype(np.int8)
+
+
+def pack_codes(codes: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Return the high and the low bits of codes [passages, dimension], which lie from -MAX_CODE to MAX_CODE."""
+    half = (codes.shape[1] + 1) // 2
+    shifted = np.full((len(codes), 2 * half), _CODE_ZERO, np.uint8)
+    np.add(codes, _CODE_ZERO, out=shifted[:, : codes.shape[1]], dtype=np.int16, casting="unsafe")
+    first, second = shifted[:, :half], shifted[:, half:]
+    high, low = np.empty_like(first, order="C"), np.empty_like(first, order="C")
+    np.bitwise_or(first >> 4, second & 0xF0, out=high)
+    np.bitwise_or(first & 0x0F, second << 4, out=low)
+    return high, low
 
 
 class DensePart:
