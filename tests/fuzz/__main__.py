@@ -77,7 +77,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--writers", type=int, default=60, help="two writers of one path")
     parser.add_argument("--states", type=int, default=150, help="damaged states of work to go on from")
     parser.add_argument("--texts", type=int, default=1000, help="batches of 100 odd texts")
-    parser.add_argument("--index", type=int, default=2000, help="attacks on an index")
+    parser.add_argument("--index", type=int, default=2000, help="attacks on an index and its search")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--only", action="append", help="KIND:NUMBER, one case; or KIND, its cases alone")
@@ -93,7 +93,8 @@ def plan(kinds: dict[str, Kind], asked: argparse.Namespace) -> list[tuple[Kind, 
     share = asked.index // 100
     numbers = {
         "index-kill": 5 * share, "index-writers": 2 * share, "index-readers": 3 * share, "index-forks": 3 * share,
-        "index-full": 3 * share, "index-readonly": 2 * share, "index-damage": 52 * share, "index-hostile": 30 * share,
+        "index-full": 3 * share, "index-readonly": 2 * share, "index-damage": 42 * share, "index-hostile": 28 * share,
+        "search-odd": 10 * share, "search-threads": 2 * share,
         "kill": asked.kills, "writers": asked.writers, "full": asked.disks, "readonly": asked.disks,
         "state": asked.states, "texts": asked.texts, "live": asked.cases // 20, "files": asked.cases * 3 // 10,
         "hostile": asked.cases * 3 // 10, "damage": asked.cases * 4 // 10,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz import damage, indexes, jobs, texts
+from fuzz import damage, indexes, jobs, searches, texts
 from fuzz.damage import copy
 from fuzz.processes import Failed, described, unmount
 from fuzz.subjects import Folder, Subjects, observe
@@ -30,6 +30,7 @@ SLOW = {
     "texts": 60,
     "index-damage": 30,
     "index-hostile": 30,
+    "search-odd": 30,
 }  # seconds of a case; the others run several children
 _TOKENIZERS = {"static": "subwords.json", "lexicon": "backbone/tokenizer.json"}
 _FORBIDDEN = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect", "pickle.find_class"}
@@ -87,7 +88,7 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
     kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models]
     if "static" in subjects.models:
         kinds.append(Kind("texts", "search", _search, 10))
-    kinds += [Kind(group, "search", _attack(run)) for group, run in indexes.ATTACKS.items()]
+    kinds += [Kind(group, "search", _attack(run)) for group, run in (indexes.ATTACKS | searches.ATTACKS).items()]
     return {kind.name: kind for kind in kinds}
 
 

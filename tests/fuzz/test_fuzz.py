@@ -16,9 +16,18 @@ from fuzz import cases, jobs, subjects  # noqa: E402
 from fuzz.pool import run_all  # noqa: E402
 
 MODELS = ("static", "static-int8", "static-int4", "static-spelling", "static-lexicon", "anchors", "lexicon")
-CASES = {"damage": 3, "hostile": 1, "live": 2, "files": 1, "texts": 1, "index-damage": 15, "index-hostile": 15}
+CASES = {
+    "damage": 3,
+    "hostile": 1,
+    "live": 2,
+    "files": 1,
+    "texts": 1,
+    "index-damage": 15,
+    "index-hostile": 15,
+    "search-odd": 3,
+}
 CASES |= dict.fromkeys(
-    ("index-kill", "index-writers", "index-readers", "index-forks", "index-full", "index-readonly"), 1
+    ("index-kill", "index-writers", "index-readers", "index-forks", "index-full", "index-readonly", "search-threads"), 1
 )
 TROUBLED = {
     "kill": ["save-static", "distill", "save-lexicon", "save-static"],

@@ -666,6 +666,13 @@ def test_rebuilding_repairs_and_changes_models(tmp_path, fruit):
         assert index.verify() == [] and index.search("apples")[0].id == "c"
 
 
+def test_a_model_that_cannot_be_saved_is_the_reason_why_no_index_is_made(tmp_path):
+    model = StaticEmbedder(Vocabulary(["apple"]), np.full((1, 4), 1e31, np.float32))
+    with pytest.raises(InputError, match=r"not finite as float32, or beyond 1e\+30"):
+        Index.create(tmp_path / "index", {"m": model})
+    assert not (tmp_path / "index").exists()
+
+
 def test_folders_that_are_no_index(tmp_path, fruit):
     with pytest.raises(IndexFolderError, match="does not exist"):
         Index.open(tmp_path / "nowhere")

@@ -124,9 +124,7 @@ class Index(DocumentCollection):
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
         folder = Path(os.path.expanduser(path)).absolute()
-        exists_error = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise exists_error
+        _check_vacant(folder)
         check_integer("passage_characters", passage_characters, 100)
         opened = open_models(models)
         if engine is not None and not opened:
@@ -137,12 +135,9 @@ class Index(DocumentCollection):
             "weights": weights, "engine": store_engine(engine),
         }  # fmt: skip
         settings = settings_for(chosen, opened, are_all_static(opened))
-        try:
-            with writing_folder(folder) as tmp_path:  # whole or not there, and only where nothing is
-                settings["models"] = store_models(tmp_path, opened, "models-1")
-                first_commit(tmp_path, IndexState(settings))
-        except InputError as error:  # another process was faster
-            raise exists_error from error
+        with writing_folder(folder, _check_vacant) as tmp_path:  # whole or not there; another process may be faster
+            settings["models"] = store_models(tmp_path, opened, "models-1")
+            first_commit(tmp_path, IndexState(settings))
         index = cls(folder, read_commit(folder), opened, engine, read_only=False)
         index._caller_models = {name: model.encoder for name, model in opened.items()}
         try:
@@ -542,3 +537,10 @@ class Index(DocumentCollection):
             if not problems or read_stamp(self.folder) == snapshot.commit.stamp:
                 return problems  # else another process has removed what was looked at
         raise IndexFolderError(f"{self.folder} is changed all the time; verify it when no other process writes to it")
+
+
+def _check_vacant(folder: Path) -> set[str]:
+    """Check that nothing is in a folder; return the names of files to replace: none."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
+    return set()
