@@ -11,7 +11,6 @@ import numpy as np
 
 from pellucid import Index
 from pellucid.index import arrays
-from pellucid.native.scan import HEAD
 from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
@@ -24,7 +23,7 @@ WHERES = [None, {"year": {"gte": 1950}}, {"kind": "x"}, {"day": {"lt": "2024-01-
 def build(folder, seed=0):
     """An index with several segments, rows that are gone, rows in 8 bits, and a model of its own."""
     chance = random.Random(seed)
-    vectors = np.random.default_rng(seed).normal(size=(len(WORDS), 2 * HEAD)).astype(np.float32)
+    vectors = np.random.default_rng(seed).normal(size=(len(WORDS), 130)).astype(np.float32)
     metadata = [
         {"year": 1900 + 9 * n, "kind": "xyz"[n % 3], "day": f"2024-01-{1 + n % 9:02d}", "tags": ["x", n, n % 2 == 0]}
         for n in range(12)
@@ -34,7 +33,7 @@ def build(folder, seed=0):
     texts[3] = "\n\n".join(texts[:6])  # several passages
     models = {"words": StaticEmbedder(Vocabulary(WORDS), vectors)}
     with (
-        patch.object(arrays, "COARSE_ROWS", 1),  # rows in 8 bits, too, and the heads of them
+        patch.object(arrays, "COARSE_ROWS", 1),  # rows in 8 bits, too
         Index.create(folder, models, passage_characters=100) as index,
     ):
         for part in (slice(0, 6), slice(6, 9), slice(9, 12)):
