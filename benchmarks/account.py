@@ -212,7 +212,7 @@ def foreign_words(encoder: Encoder, texts: Sequence[str]) -> Iterator[list[str]]
         "invented letters": lambda: INVENTED,
     }
     for name, words_of in sources.items():
-        accounts = []
+        accounts = list[Any]()
         while len(accounts) < N_FOREIGN:
             one, other, words = *draw.sample(texts, 2), words_of()
             if not {one, other} & set(words):
@@ -243,7 +243,7 @@ def falls(encoder: Encoder, changes: dict[str, list[tuple[str, str]]]) -> Iterat
 def changes_of(pairs: Sequence[Pair]) -> dict[str, list[tuple[str, str]]]:
     """Return sentences and what they are changed to, by kind of change."""
     draw = random.Random(5)
-    shuffled = []
+    shuffled = list[tuple[str, str]]()
     for pair in pairs:
         words = pair.second.rstrip(" .").split()
         if 8 <= len(words) <= 25 and len(shuffled) < N_SHUFFLED:

@@ -32,10 +32,9 @@ import pellucid
 from benchmarks.faithfulness import MINILM, PAGE, SCIFACT, SICK, STATIC, STS, pairs_of, sentence_transformer
 from papers.kit import bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
-from pellucid.core.pca import spectrum_of
+from pellucid.core.pca import projection, spectrum_of
 from pellucid.dense import ConceptReasons, EncoderEmbedder
 from pellucid.dense.learning import MIN_NAME_AUC, learned_directions
-from pellucid.dense.removing import projection
 from pellucid.dense.words import WordReasons, encode_resumable
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder

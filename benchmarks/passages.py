@@ -102,8 +102,9 @@ def measure(model: EncoderEmbedder, query: str, text: str, common: Floats) -> Me
 
 def unit(rows: npt.ArrayLike) -> Floats:
     """Return rows at length 1."""
-    rows = np.asarray(rows, np.float64)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    array: Floats = np.asarray(rows, np.float64)
+    units: Floats = array / np.linalg.norm(array, axis=1, keepdims=True)
+    return units
 
 
 def by_sentence(model: Embedder) -> Way:

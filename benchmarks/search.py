@@ -420,7 +420,7 @@ def print_examples(data: Path, folder: Path) -> None:
 
 
 def _tried(
-    collection: Collection, folder: Path, k1: float, b: float, models: Any, weights: list[dict[str, float] | None]
+    collection: Collection, folder: Path, k1: float, b: float, models: Any, weights: Sequence[dict[str, float] | None]
 ) -> list[float]:
     """Return nDCG@10 for each of some weights."""
     modules: tuple[Any, ...] = (bm25, search_module)

@@ -127,7 +127,8 @@ def read_sets(data: Path, aside: bool) -> dict[str, list[Collection]]:
 
 
 def _unit_rows(rows: Floats) -> Floats:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-9)
+    units: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-9)
+    return units
 
 
 def _sparse_rows(rows: Iterable[Mapping[Any, float]], n_rows: int, columns: Mapping[Any, int]) -> Any:
@@ -392,7 +393,8 @@ def _centred(judged: Judged) -> Floats:
 def _over_best_hit(judged: Judged) -> Floats:
     """BM25 is divided by that of the best hit."""
     scores = judged.bm25()
-    return 0.5 * scores / scores.max(axis=1, keepdims=True).clip(min=1e-9) + 0.5 * judged.cosines()
+    shares: Floats = scores / scores.max(axis=1, keepdims=True).clip(min=1e-9)
+    return 0.5 * shares + 0.5 * judged.cosines()
 
 
 def _feedback(weight: float, n_hits: int, vector_weight: float, term_weight: float, n_terms: int = 20) -> Scorer:

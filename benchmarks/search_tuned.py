@@ -174,7 +174,8 @@ class Tuned:
         with torch.no_grad():
             queries = self.vectors(word_counts(judged.collection.queries, judged.model), "query").numpy()
             documents = self.vectors(word_counts(judged.collection.documents, judged.model), "document").numpy()
-        return (1 - WEIGHT) * judged.bm25(K1, B) + WEIGHT * queries @ documents.T
+        cosines: Floats = queries @ documents.T
+        return (1 - WEIGHT) * judged.bm25(K1, B) + WEIGHT * cosines
 
 
 def train(way: Way, sources: dict[str, list[Pairs]], model: Any) -> Tuned:
@@ -194,7 +195,8 @@ def train(way: Way, sources: dict[str, list[Pairs]], model: Any) -> Tuned:
     for step, index in enumerate(draw.permutation(len(batches))):
         optimizer.param_groups[0]["lr"] = way.rate * (1 - step / len(batches))
         optimizer.zero_grad()
-        loss = _loss(tuned, *batches[index], draw)
+        pairs, rows = batches[index]
+        loss = _loss(tuned, pairs, rows, draw)
         (loss + way.penalty * tuned.penalty() if way.penalty else loss).backward()
         optimizer.step()
     return tuned

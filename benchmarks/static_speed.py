@@ -229,7 +229,7 @@ def row_bandwidth(shape: tuple[int, int], itemsize: int, rounds: int) -> float:
 
     seconds(1)
     best = min(seconds(ahead) for _ in range(rounds + 2) for ahead in (4, 8, 16, 32))
-    return rows.size * table.shape[1] * 8 / best
+    return int(rows.size) * table.shape[1] * 8 / best
 
 
 def scaling(model: StaticEmbedder, texts: list[str], rounds: int) -> list[dict[str, float]]:
