@@ -129,6 +129,16 @@ static inline int32_t bits_product(const uint8_t *bits, const int8_t *numbers, i
     return total;
 #else
     int32_t total = 0;
+    while (j + 16 <= half) {
+        short16 sums = {0}; /* of 8 pairs of products, below 2 ** 15 */
+        for (int64_t stop = j + 128; j < stop && j + 16 <= half; j += 16) {
+            short16 pairs = __builtin_convertvector(*(const octet16 *)(bits + j), short16);
+            sums += (pairs & 15) * __builtin_convertvector(*(const octet16 *)(numbers + j), short16);
+            sums += (pairs >> 4 & 15) * __builtin_convertvector(*(const octet16 *)(numbers + padded + j), short16);
+        }
+        for (int lane = 0; lane < 16; lane++)
+            total += sums[lane];
+    }
     for (; j < half; j++)
         total += (bits[j] & 15) * numbers[j] + (bits[j] >> 4) * numbers[padded + j];
     return total;
