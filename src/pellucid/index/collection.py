@@ -171,10 +171,10 @@ class DocumentCollection:
                     repair(writer, self._snapshot.engine)
                     self._needs_repair = False
                 yield writer
+                with self._snapshot_lock:  # after an error the next call takes what is on disk, with its models
+                    self._snapshot = self._snapshot._replace(commit=writer.commit)
             finally:
                 self._writer = None
-                with self._snapshot_lock:
-                    self._snapshot = self._snapshot._replace(commit=writer.commit)
 
     # Documents
 

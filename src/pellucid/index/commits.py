@@ -231,7 +231,7 @@ def read_commit(folder: Path, earlier: Commit | None = None) -> Commit:
     """Return the present commit; files that an earlier one has open are not opened again."""
     opened = {} if earlier is None else {s.file.name: s for s in earlier.stored()}
     for n_left in reversed(range(MAX_TRIES)):
-        stamp, state = read_stamp(folder), _read_state(folder)
+        stamp, state = read_stamp(folder), read_state(folder)
         try:
             segments = tuple(_open_segment(folder, *files, opened.get(files[0].name)) for files in state.segments)
         except FileNotFoundError as error:
@@ -259,7 +259,8 @@ def _open_segment(folder: Path, file: File, deleted: File | None, earlier: Store
     return segment if deleted is None else segment.reduced(deleted.checked_path(folder))
 
 
-def _read_state(folder: Path) -> IndexState:
+def read_state(folder: Path) -> IndexState:
+    """Return what `commit.json` says, as it is written; the files that it names are not looked at."""
     path = folder / "commit.json"
     try:
         match = _COMMIT.fullmatch(read_regular(path, MAX_COMMIT_BYTES))

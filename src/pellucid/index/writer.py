@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import EngineError, IndexFolderError, ReadingError, WritingError
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
     DocumentRows,
     TermCounts,
@@ -34,7 +34,17 @@ from pellucid.index.arrays import (
     has_row,
     joined_rows,
 )
-from pellucid.index.commits import FORMAT_FILE, Commit, File, IndexState, StoredSegment, read_commit, read_stamp
+from pellucid.index.commits import (
+    FORMAT_FILE,
+    MAX_COMMIT_BYTES,
+    Commit,
+    File,
+    IndexState,
+    StoredSegment,
+    read_commit,
+    read_stamp,
+    read_state,
+)
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_for
 from pellucid.index.engine import Engine, EngineSettings, Point, Vector, resolve_engine, store_engine
@@ -44,7 +54,7 @@ from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import Rows, check_models_unchanged, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts, rebuilt_settings, with_precomputed
-from pellucid.persistence.store import checksum, write_tensors, writing
+from pellucid.persistence.store import checksum, flush_to_disk, write_tensors, writing
 from pellucid.process import current_process
 
 FANOUT = 4
@@ -60,6 +70,8 @@ N_SKIPPED_NUMBERS = 1000  # numbers that are not used after a write to an engine
 
 MAX_PENDING_BYTES = 192 << 20
 """Bytes of texts, vectors and counts of the documents of a commit."""
+
+MAX_COMMIT_OVERHEAD = 1000  # bytes of commit.json around the state
 
 MAX_PENDING_TERMS = 1 << 20
 MAX_PENDING_S = 30.0
@@ -80,6 +92,12 @@ def first_commit(folder: Path, state: IndexState) -> None:
 def _write_state(folder: Path, state: IndexState) -> None:
     """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
     path, content = folder / "commit.json", json.dumps(state.to_json()).encode()
+    if len(content) + MAX_COMMIT_OVERHEAD > MAX_COMMIT_BYTES:  # no reader would open it
+        raise InputError(
+            f"the settings and the {len(state.fields):,} field names of {folder} would take {len(content) >> 20:,} MB, "
+            f"and at most {MAX_COMMIT_BYTES >> 20} are possible. What was committed is safe; put what differs from "
+            "document to document, such as users or dates, into values, not into names"
+        )
     previous_mtime_ns = path.stat().st_mtime_ns if path.exists() else 0
     with writing(path) as tmp_path:
         digest = hashlib.sha256(content).hexdigest().encode()
@@ -117,7 +135,11 @@ class Writer:
         stored = self.commit.stored() if stored is None else stored
         files = tuple((file, deleted_file) for _, file, deleted_file in stored)
         state = replace(state, segments=files, commit=self.commit.state.commit + 1)
-        _write_state(self.folder, state)
+        try:
+            _write_state(self.folder, state)
+        except BaseException:  # the new commit may be in place
+            self._recover()
+            raise
         self.commit = Commit(state, tuple(segment for segment, _, _ in stored), read_stamp(self.folder))
         self._sweep()
 
@@ -135,7 +157,7 @@ class Writer:
             if self.merge(stored):
                 self.save(state, stored)
         except (WritingError, ReadingError):  # the change is made; a later one merges
-            self._sweep()
+            self._recover()
 
     def compact(self, passages: int) -> None:
         """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
@@ -149,7 +171,7 @@ class Writer:
                 self._merge(stored, slice(first, len(stored)))
                 self.save(self.commit.state, stored)
             except (WritingError, ReadingError):  # what was added is there; a later change merges
-                self._sweep()
+                self._recover()
 
     def merge(self, stored: list[StoredSegment]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
@@ -176,11 +198,18 @@ class Writer:
         name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
         return self.folder / "segments" / name
 
+    def _recover(self) -> None:
+        """Take the commit that is on disk after an error, and remove files that it does not name."""
+        with suppress(PellucidError, OSError):
+            self.commit = read_commit(self.folder, self.commit)
+            flush_to_disk(self.folder)  # else a power failure could bring back the commit before, which has other files
+            self._sweep()
+
     def _sweep(self) -> None:
-        """Remove files that the present commit does not name; who has them open still reads them."""
+        """Remove files that the commit on disk does not name; who has them open still reads them."""
         self._check_process()
-        used = {file.name for file in self.commit.state.files()}
-        with suppress(OSError):  # the commit is made; the next one tries again
+        with suppress(OSError, IndexFolderError):  # the commit is made; the next one tries again
+            used = {file.name for file in read_state(self.folder).files()}
             for path in (self.folder / "segments").iterdir():
                 if path.name not in used:
                     with suppress(OSError):  # open elsewhere, on Windows

@@ -68,6 +68,7 @@ _LIMITS = {
     errno.ENOMEM: "free some memory, or raise the limit of this process (ulimit -v)",
 }  # what the process or the system is short of, and what to do
 _PATIENCE = 300  # seconds that a writer waits for another one of the same path
+MAX_REPLACE_S = 1.0  # seconds that a rename waits for programs that have the file before open
 _WINDOWS_LOCK_OFFSET = 1 << 20  # which byte of a lock file Windows locks: not the text, which others read
 PREVIOUS_NAME = "model"  # what the model before is called where it cannot be exchanged in one step
 _RENAME_EXCHANGE = 2  # linux/fs.h
@@ -88,13 +89,15 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
             mode = stat.S_IMODE(tmp_path.stat().st_mode)  # as the system gives it to a new file here
             yield tmp_path
             lock.check(path)
-            _flush_to_disk(tmp_path)
+            flush_to_disk(tmp_path)
             os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
-            with _flushed_to_disk(path.parent):
-                os.replace(tmp_path, path)
-        finally:
+            with _flushed_rename(tmp_path, path):
+                _replace_patiently(tmp_path, path)
+        except BaseException:
             if lock.is_ours:
-                tmp_path.unlink(missing_ok=True)
+                with suppress(OSError):  # it may be in place, or never have been made
+                    tmp_path.unlink()
+            raise
 
 
 @contextmanager
@@ -116,13 +119,13 @@ def writing_folder(
             yield tmp_path
             lock.check(path)
             for file in tmp_path.rglob("*"):
-                _flush_to_disk(file)
+                flush_to_disk(file)
                 if (mode := file.lstat().st_mode) | readable != mode and stat.S_ISREG(mode):
                     os.chmod(file, stat.S_IMODE(mode) | readable)  # some libraries write for the owner alone
             if path.exists():
                 _link_foreign_files(path, tmp_path, outdated)
-            _flush_to_disk(tmp_path)
-            with _flushed_to_disk(path.parent):
+            flush_to_disk(tmp_path)
+            with _flushed_rename(tmp_path, path):
                 _replace_dir(tmp_path, path)
         finally:
             if lock.is_ours:
@@ -416,7 +419,8 @@ def _exchange(first: Path, second: Path) -> bool:
     return bool(renameat2(*paths, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
 
 
-def _flush_to_disk(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Return when a file or folder is on disk."""
     with _flushed_to_disk(path):
         pass
 
@@ -433,6 +437,42 @@ def _flushed_to_disk(path: Path) -> Iterator[None]:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _flushed_rename(source: Path, path: Path) -> Iterator[None]:
+    """Flush the folder of `path` after `source` was renamed to it in the block; an error says if that is in place."""
+    is_renamed = False
+    try:
+        with _flushed_to_disk(path.parent):
+            yield
+            is_renamed = True
+    except OSError as error:
+        if not is_renamed and os.path.lexists(source):
+            raise
+        raise WritingError(
+            error.errno or errno.EIO,
+            f"{path} is in place, but the disk did not confirm it ({error.strerror or error}): after a power failure "
+            "the one before may be there again. Check the disk",
+        ) from error
+
+
+def _replace_patiently(source: Path, path: Path) -> None:
+    """Rename a file over another, which Windows refuses while somebody has that one open, for up to a second."""
+    end = time.monotonic() + MAX_REPLACE_S
+    while True:
+        try:
+            os.replace(source, path)
+        except PermissionError as error:
+            if time.monotonic() < end:
+                time.sleep(0.01)
+                continue
+            raise WritingError(
+                error.errno,
+                f"cannot replace {path}: {error.strerror or error}. Nothing that was there is changed; close the "
+                "programs that have it open, or check its permissions",
+            ) from error
+        return
 
 
 def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
