@@ -22,36 +22,6 @@ def model():
     return pellucid.load("static-en")
 
 
-def test_scikit_learn_takes_encode_as_a_step(model):
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-
-    labels = ["animals"] * len(ANIMALS) + ["money"] * len(MONEY)
-    step = FunctionTransformer(model.encode, kw_args={"truncate_dim": 64, "normalize_embeddings": True})
-    pipeline = make_pipeline(step, LogisticRegression()).fit(np.array(ANIMALS + MONEY), labels)
-    assert pipeline.predict(["a cow in the barn", "the credit costs more"]).tolist() == ["animals", "money"]
-    assert pipeline[0].transform(["a cow"]).shape == (1, 64)
-
-
-def test_bertopic_takes_a_pipeline_around_encode(model):
-    bertopic = pytest.importorskip("bertopic", reason="bertopic is not installed")
-    from sklearn.cluster import KMeans
-    from sklearn.decomposition import PCA
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-
-    encoder = make_pipeline(FunctionTransformer(model.encode))
-    clusters = KMeans(2, random_state=0, n_init=3)
-    topics = bertopic.BERTopic(embedding_model=encoder, umap_model=PCA(5), hdbscan_model=clusters)
-    found, _ = topics.fit_transform(ANIMALS + MONEY)
-    first, second = found[: len(ANIMALS)], found[len(ANIMALS) :]
-    assert len(set(first)) == len(set(second)) == 1 and first[0] != second[0]
-    similar, _ = topics.find_topics("a cow in the barn", top_n=1)
-    assert similar == [first[0]]
-
-
 @pytest.mark.full
 def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")

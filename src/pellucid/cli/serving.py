@@ -78,11 +78,11 @@ def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # 
       pellucid mcp -m static-en -m ./my-lexicon --index my-index
     """
     require("mcp", "mcp")
+    from pellucid.index.index import Index
     from pellucid.integrations import mcp as server
-    from pellucid.integrations.plain import open_index
     from pellucid.loading import load_by_name
 
-    served = server.create_server(load_by_name(models), None if index is None else open_index(index))
+    served = server.create_server(load_by_name(models), None if index is None else Index.open(index))
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout
 
 

@@ -1,4 +1,1 @@
-"""Adapters to other libraries, a module each: `from pellucid.integrations.langchain import PellucidEmbeddings`.
-
-Each module imports its library. Their paths are public, since Haystack and spaCy write them into saved pipelines.
-"""
+"""Adapters to other libraries, a module each, which imports its library: LangChain, scikit-learn and MCP."""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pellucid.core.arrays import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, missing_extra, shown
-from pellucid.integrations.plain import facts_of, known_arguments, refuse_unknown
 
 try:
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.mcpserver.tools.base import Tool
     from mcp.types import ToolAnnotations
-    from pydantic import BaseModel, ConfigDict, Field, model_validator
+    from pydantic import BaseModel, ConfigDict, Field
 except ImportError as error:
     raise missing_extra("mcp", "mcp") from error
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder
+    from pellucid.index.hits import Hit
     from pellucid.index.index import Index
 
 _Count = Annotated[int, Field(ge=1, le=50)]
@@ -76,7 +76,6 @@ class FoundDocuments(BaseModel):
     has_known_words: bool = Field(description="Whether any word of the query is known; if not, nothing can be found.")
 
 
-@known_arguments
 def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
     """Return a server with the tools explain and describe, and search with an index; the first model is the default."""
     if not models:
@@ -98,12 +97,6 @@ def _tool(call: Callable[..., Any]) -> Tool:
     class Arguments(tool.fn_metadata.arg_model):  # type: ignore[name-defined]
         model_config = ConfigDict(extra="forbid")
 
-        @model_validator(mode="before")
-        @classmethod
-        def _check_names(cls, named: Any) -> Any:
-            refuse_unknown(named, cls.model_fields)
-            return named
-
     tool.fn_metadata.arg_model = Arguments
     tool.parameters = Arguments.model_json_schema(by_alias=True) | {"title": tool.parameters["title"]}
     return tool
@@ -119,12 +112,11 @@ class _Tools:
         """Tell how similar two texts are, and why: in a sentence, by phrases that match, and by the largest terms."""
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
-        reasons = [ScoreTerm(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
-        groups = [ScoreTerm(name=group.name, contribution=group.contribution) for group in why.groups()]
+        reasons = _terms(why.reasons(top_k))
         return Why(
             score=why.score,
             summary=why.summary(),
-            groups=groups,
+            groups=_terms(why.groups()),
             reasons=reasons,
             others=why.score - sum(reason.contribution for reason in reasons),
         )
@@ -153,14 +145,14 @@ class _Tools:
         if self._index is None:
             raise InputError("there is no index to search")
         check_explained(query)
-        hits, documents = self._index.search(query, top_k, where=where, min_score=min_score), []
-        for hit in hits:
-            fields = facts_of(hit)
-            words = dict.fromkeys(hit.text[word["start"] : word["end"]] for word in fields.pop("highlights"))
-            documents.append(FoundDocument(**fields, text=hit.text, metadata=hit.metadata, highlights=list(words)))
-        unknown, ignored = list(hits.unknown), list(hits.ignored)
-        fields = {"unknown": unknown, "ignored": ignored, "has_known_words": hits.has_known_words}
-        return FoundDocuments(summary=hits.summary(), documents=documents, **fields)
+        hits = self._index.search(query, top_k, where=where, min_score=min_score)
+        return FoundDocuments(
+            summary=hits.summary(),
+            documents=list(map(_document, hits)),
+            unknown=list(hits.unknown),
+            ignored=list(hits.ignored),
+            has_known_words=hits.has_known_words,
+        )
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:
@@ -168,6 +160,27 @@ class _Tools:
         if name not in self._models:
             raise InputError(f"no model {shown(name, 80)} is served here; there are: {', '.join(self._models)}")
         return self._models[name]
+
+
+def _terms(terms: Iterable[Any]) -> list[ScoreTerm]:
+    return [ScoreTerm(name=term.name, contribution=term.contribution) for term in terms]
+
+
+def _document(hit: Hit) -> FoundDocument:
+    title_end = len(hit.reasons.text) - len(hit.text)  # the title comes before the text
+    spans = [(start - title_end, end - title_end) for start, end, _ in hit.reasons.highlights() if start >= title_end]
+    return FoundDocument(
+        id=hit.id,
+        score=hit.score,
+        title=hit.title,
+        text=hit.text,
+        metadata=hit.metadata,
+        parts=hit.parts,
+        summary=hit.summary(),
+        groups=_terms(hit.groups()),
+        reasons=_terms(hit.reasons.top(5)),
+        highlights=list(dict.fromkeys(hit.text[start:end] for start, end in spans)),
+    )
 
 
 def _explaining_errors(tool: Callable[..., Any]) -> Callable[..., Any]:

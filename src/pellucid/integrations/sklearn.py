@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.integrations.plain import known_arguments, open_model
+from pellucid.loading import load
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -27,7 +28,6 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
     gives data frames, for dense families.
     """
 
-    @known_arguments
     def __init__(self, model: Any = "static-en") -> None:
         """Take a bundled name, folder or hub id, opened when it is needed, or a pellucid model."""
         self.model = model
@@ -59,7 +59,8 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
 
     def _opened(self) -> Embedder:
         if getattr(self, "_opened_from", None) is not self.model:  # set_params may have changed it
-            self._embedder, self._opened_from = open_model(self.model), self.model
+            self._embedder = load(self.model) if isinstance(self.model, (str, os.PathLike)) else self.model
+            self._opened_from = self.model
         return self._embedder
 
     def __getstate__(self) -> dict[str, Any]:
