@@ -51,20 +51,6 @@ def align(
 
 
 @app.command()
-def letters(
-    model: Annotated[str, typer.Argument(help="A lexicon model: a bundled name, a folder, or a hub id.")],
-    texts: _Texts = "-",
-    encoder: Annotated[str, typer.Option(help="A model whose meaning counts.")] = "static-en",
-    json: JsonOption = False,
-    html: HtmlOption = None,
-) -> None:
-    """Find clusters of a lexicon model that fire for the letters of a word, not for its meaning (LENS, section 5.5)."""
-    from papers.lens.letters import lexical_firing
-
-    show(lexical_firing(_model(model), read(texts), encoder=encoder), json, html, None)
-
-
-@app.command()
 def components(
     model: _Static,
     texts: _MoreTexts = None,

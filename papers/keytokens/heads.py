@@ -21,14 +21,6 @@ _OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decod
 _INPUT = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
 
 
-def rotated_head(model: KeyTokenEmbedder, seed: int = 0) -> Vectors:
-    """Return the model's own rows turned by a random orthogonal matrix: all their lengths and angles, no meaning."""
-    rows = model.head.rows()
-    turned, scale = np.linalg.qr(np.random.default_rng(seed).standard_normal((rows.shape[1],) * 2))
-    found: Vectors = rows @ (turned * np.sign(np.diag(scale))).astype(np.float32)  # the signs make all turns as likely
-    return found
-
-
 def random_head(model: KeyTokenEmbedder, seed: int = 0) -> Vectors:
     """Return random rows of the lengths that the model's own rows have: a control without geometry or meaning."""
     rows = model.head.rows()

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from papers.local_tasks import NamedEncoder
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_table
-from pellucid.persistence.folder import locate
-from pellucid.persistence.store import read_json
 
 
 @dataclass(frozen=True)
@@ -93,11 +91,6 @@ def texts_of(task: LocalTask) -> list[str]:
         return read_table(task.file("test.tsv"), ["text"])["text"]
     records = [r for name in ("corpus.jsonl", "queries.jsonl") for r in read_records(task.file(name), ["_id", "text"])]
     return [f"{record.get('title') or ''} {record['text']}" for record in records]
-
-
-def bundled_anchors(name: str) -> list[str]:
-    """Return the texts of a bundled anchor model, such as "anchors-en-200"."""
-    return [anchor[0] for anchor in read_json(locate(name) / "anchors.json")["anchors"]]
 
 
 # --- What may be made of anchors --------------------------------------------------------------------------------------

@@ -19,8 +19,20 @@ from typing import Any, NamedTuple
 import pellucid
 from papers.kit import MIN_SEEDS, Cell, Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
-from papers.ldir.names import CHOOSERS, FLOOR, N_CANDIDATES, PAPER, corpus_sentences
-from papers.ldir.scored import GROUPS, Map, Samples, Tests, beside, mean_of_draws, random_directions
+from papers.ldir.scored import (
+    CHOOSERS,
+    FLOOR,
+    GROUPS,
+    N_CANDIDATES,
+    PAPER,
+    Map,
+    Samples,
+    Tests,
+    beside,
+    corpus_sentences,
+    mean_of_draws,
+    random_directions,
+)
 from papers.models import bfloat16_encoder, minilm_path
 from papers.vector_cache import Vectors, unit_rows
 from recipes.anchors_en import PLANS

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import DRAWS, Cell, Interval, interval_of, resampled
+from papers.kit import DRAWS, MIN_SEEDS, Cell, Interval, interval_of, resampled
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import Vectors, unit_rows
+from pellucid.anchors import CandidateSettings, farthest_points, frame_points, kmeans_points, uniform_points
+from pellucid.anchors.candidates import candidate_texts
 from pellucid.evaluation.tasks import read_sts
 
 GROUPS = {
@@ -23,6 +25,11 @@ GROUPS = {
 }
 WORDS = 60
 """So many words of a document are read, the same by every model: a transformer takes hours for whole ones."""
+
+PAPER = "fps"  # the paper's method; its anchors are not decorrelated
+CHOOSERS = {PAPER: farthest_points, "kmeans": kmeans_points, "uniform": uniform_points, "frame": frame_points}
+FLOOR, RANDOM = "random directions", "random sentences"
+N_CANDIDATES = 20_000  # sentences of the corpus that the bundled anchors come from
 
 Map = Callable[[Vectors], Vectors]
 """Unit rows of an encoder [texts, d] -> coordinates [texts, n]."""
@@ -140,6 +147,30 @@ def ranks_of(values: npt.NDArray[Any], counts: Vectors) -> Vectors:
 def random_directions(n: int, dimension: int, seed: int) -> Vectors:
     """Return directions drawn evenly from all, at length 1, [n, dimension]: the floor of any choice of anchors."""
     return unit_rows(np.random.default_rng(seed).normal(size=(n, dimension)))
+
+
+def floor_draws(sentences: Vectors, n: int, n_draws: int = MIN_SEEDS) -> dict[str, list[Vectors]]:
+    """Return what any choice of anchors is measured against: random directions and random sentences.
+
+    Args:
+        sentences: that anchors may be chosen from, [sentences, d] at length 1.
+        n: of the anchors.
+        n_draws: how many of each.
+
+    Returns:
+        `FLOOR` and `RANDOM` -> the draws, each [n, d].
+    """
+    seeds = range(n_draws)
+    return {
+        FLOOR: [random_directions(n, sentences.shape[1], seed) for seed in seeds],
+        RANDOM: [sentences[uniform_points(sentences, n, seed=seed)] for seed in seeds],
+    }
+
+
+def corpus_sentences(data: Path, n_candidates: int = N_CANDIDATES) -> list[str]:
+    """Return sentences of the corpus that the bundled anchors come from."""
+    settings = CandidateSettings(words=(4, 20), max_candidates=n_candidates)
+    return list(candidate_texts(data / "raw_english" / "open_licence.txt.xz", settings))
 
 
 def mean_over_seeds(samples: Vectors) -> Vectors:

@@ -30,8 +30,7 @@ from papers.bm25 import STEMMED, bm25_scores
 from papers.kit import Figure, Table, cell_text, read_or_make, run_script, written
 from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, Coordinates, bag_of_words, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
-from papers.ldir.names import FLOOR, RANDOM, corpus_sentences, floor_draws
-from papers.ldir.scored import GROUPS
+from papers.ldir.scored import FLOOR, GROUPS, RANDOM, corpus_sentences, floor_draws
 from papers.local_tasks import evaluate, find_tasks
 from papers.models import bfloat16_encoder, kept_encoder, minilm_path
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows

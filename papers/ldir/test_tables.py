@@ -9,8 +9,7 @@ import pytest
 
 from papers.kit import Table, read_results, results_path
 from papers.ldir import tables
-from papers.ldir.names import FLOOR, RANDOM
-from papers.ldir.scored import GROUPS
+from papers.ldir.scored import FLOOR, GROUPS, RANDOM
 
 TASKS = [task for tasks in GROUPS.values() for task in tasks]
 DEVELOPMENT = ("paraphrase", "fidelity", "medquad", "scifact")

@@ -24,8 +24,7 @@ import numpy as np
 from papers.keytokens.language_model import Encoders
 from papers.kit import Figure, Table, interval_of, measured, processor, run_script, wrapped
 from papers.ldir.baselines import BINARY, PLAIN, bag_of_words, top_tenth
-from papers.ldir.names import floor_draws
-from papers.ldir.scored import Samples, drawn_counts, mean_of, mean_of_draws, ranks_of, spearman
+from papers.ldir.scored import Samples, drawn_counts, floor_draws, mean_of, mean_of_draws, ranks_of, spearman
 from papers.ldir.tables import open_encoders
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points

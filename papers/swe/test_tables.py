@@ -10,7 +10,6 @@ from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from pellucid.evaluation.evaluating import Results, TaskScore
@@ -241,30 +240,3 @@ def test_the_papers_tables(tables):
     steps = str(tables.ablations(both, tables.STEPS))
     assert "| **+ distillation (3.3), as bundled** | 39.5 | - | - |" in steps
     assert "| **extraction (3.1)** | - | - | - |" in steps
-
-
-def test_the_words_of_today_can_be_judged():
-    """By hand: the first word lies on its five, the second on those of the first, the third nowhere."""
-    new_words = pytest.importorskip("papers.swe.new_words")
-    test = new_words.Words.read()
-    assert len(set(test.words)) == 200 and test.kept.sum() == 100
-    model = new_words.StaticEmbedder.from_pretrained("static-en")
-    assert all(len(set(five)) == 5 and all(map(model.vocabulary.has_row, five)) for five in test.near)
-    fives = [[f"{name}{n}" for n in range(5)] for name in "abc"]
-    small = test._replace(words=["x", "y", "z"], near=fives, kept=test.kept[:3])
-    place = {"x": (1, 0, 0), "y": (1, 0, 0), "z": (0, 0, 0), "a": (1, 0, 0), "b": (0, 1, 0), "c": (0, 0, 1)}
-    every = [word for five in fives for word in five] + [f"a{n}" for n in range(5, 40)]
-    found = small.judged(every, lambda words: np.array([place[word[0]] for word in words], np.float32))
-    assert [part.tolist() for part in found] == [[True, True, False], [True, False, False], [True, False, False]]
-
-
-def test_what_a_way_has_more_is_judged_on_each_half():
-    """By hand: found by the teacher alone of all words, by the others of none; right of the same words."""
-    new_words = pytest.importorskip("papers.swe.new_words")
-    every, none = np.ones(4, bool), np.zeros(4, bool)
-    ways = dict.fromkeys([name for pair in new_words._PAIRS for name in pair], new_words.Judged(every, every, none))
-    ways["the teacher alone"] = new_words.Judged(every, every, every)
-    table = new_words.differences(ways, {"choosing": np.array([1, 1, 0, 0], bool), "measuring": ~none})
-    nothing, all_of_them = "+0.0 (+0.0 to +0.0), unchanged", "+100.0 (+100.0 to +100.0), **holds**"
-    row = f"| the teacher alone - spelling | {nothing} | {all_of_them} | {nothing} | {all_of_them} |"
-    assert row in str(table) and str(table).count("**holds**") == 4
