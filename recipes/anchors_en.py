@@ -25,7 +25,7 @@ HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 class Plan(NamedTuple):
-    """How a model is made, chosen by papers/ldir/tables.py and by names (papers/ldir/readability.md), and how good it is.
+    """How a model is made, chosen by papers/ldir/tables.py and by its names, and how good it is.
 
     Attributes:
         n: anchors.

@@ -266,9 +266,7 @@ FIDELITY = (ROOT / "papers/fidelity.md").read_text(encoding="utf-8")
 
 
 def test_what_the_page_of_fidelity_names_is_there():
-    named = re.findall(
-        r"`([\w/]+/[\w/]+\.(?:py|json))(?::(\w+))?`(?! \(tag)", FIDELITY
-    )  # a tag keeps ended experiments
+    named = re.findall(r"`([\w/]+/[\w/]+\.(?:py|json))(?::(\w+))?`(?! \(tag)", FIDELITY)
     assert len(named) > 60
     for name, inner in named:
         folder = ROOT if name.startswith(("tests/", "papers/", "benchmarks/", "recipes/")) else PACKAGE
@@ -287,6 +285,15 @@ def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
         for figure in re.findall(r"\d+\.\d+", ours):
             there = rf"(?<![\d.]){re.escape(figure)}(?!\d)"
             assert any(re.search(there, page) for page in pages), f"{figure} of: {row}"
+
+
+def test_no_package_grows_beyond_the_table_of_sizes():
+    script = runpy.run_path(str(ROOT / "docs/architecture_page.py"))
+    limits = script["stated_sizes"]((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))
+    sizes = script["sizes"]()
+    assert limits.keys() == sizes.keys()
+    grown = {name: (sizes[name], limits[name]) for name in sizes if any(map(int.__gt__, sizes[name], limits[name]))}
+    assert not grown, "statements and functions, and the limits of docs/architecture.md: make room first"
 
 
 def test_the_tables_of_files_are_the_modules_first_lines():
