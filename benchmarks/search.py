@@ -7,7 +7,6 @@ r"""How well and how fast `pellucid.Index` finds documents, beside what people w
     python -m benchmarks.search --data shared/data --tune
     python -m benchmarks.search --data shared/data --examples
     python -m benchmarks.search --data shared/data --million 1000000
-    python -m benchmarks.search --data shared/data --graph 200000
 
 nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1, b and
 the weight are the same for every set; how they were chosen is in docs/search-measured.md. --tune prints what BM25 alone
@@ -20,8 +19,7 @@ need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 als
 potion-base-8M needs --potion, the folder of its table (papers/swe/static_peers.py says where it is to be had).
 --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --examples prints what docs/search.md shows of the default index of SciFact: its evaluation, tuning and drivers.
---million N indexes N sentences as documents and measures nothing else; --graph N does so with the default and with
-Qdrant Edge, whose graph may miss some of the best.
+--million N indexes N sentences as documents and measures nothing else.
 """
 
 from __future__ import annotations
@@ -57,7 +55,6 @@ from papers.models import minilm_path, open_any
 from papers.retrieval_sets import Collection, read_collection
 from papers.swe.static_peers import encoding
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
-from pellucid.engines import Edge
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.plan import QueryPlan, plan_query
 from pellucid.index.search import search
@@ -358,33 +355,6 @@ def million(data: Path, folder: Path, documents: int) -> Iterator[str]:
     yield f"\nSearches proven exact: {exact:.0f} %. Memory of the process with all of these: {memory():,.0f} MB."
 
 
-def graph(data: Path, folder: Path, documents: int) -> Iterator[str]:
-    """Yield what a graph (HNSW of Qdrant Edge) finds of the best ten, and what it costs, beside every product."""
-    texts = list(islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), documents))
-    queries = [" ".join(text.split()[:8]) for text in texts[:: len(texts) // 100][:100]]
-    ids = list(map(str, range(len(texts))))
-    columns = ("to index, s", "recall@10", "exact", "recall of the model alone", "exact alone", "a search, ms")
-    yield f"| {len(texts):,} sentences | {' | '.join(columns)} |"
-    yield "|---|---|---|---|---|---|---|"
-    best: dict[str, list[list[float]]] = {}
-    asks: dict[str, tuple[pellucid.Index, list[str]]] = {}
-    engines = {"every product (default)": None, "Edge(), a graph": Edge(), "Edge(exact=True)": Edge(exact=True)}
-    for name, engine in engines.items():
-        index = pellucid.Index.create(folder / f"{name}-graph", engine=engine)
-        row = [f"{seconds(lambda index=index: index.add(texts, ids=ids)):,.0f}"]  # type: ignore[misc]
-        for part, weights in (("both", None), ("model", {"static-en": 1})):
-            hits = [index.search(query, 10, weights=weights) for query in queries]
-            scores = [[hit.score for hit in found] for found in hits]
-            least = [found[-1] for found in best.setdefault(part, scores)]
-            held = [sum(score >= bound - 1e-5 for score in found) for found, bound in zip(scores, least)]
-            row += [f"{sum(held) / sum(map(len, best[part])):.3f}", f"{sum(h.exact for h in hits)} of {len(hits)}"]
-        asks[name] = index, row
-    each = rounds({n: lambda i=i: [i.search(query) for query in queries] for n, (i, _) in asks.items()}, len(queries))
-    for name, (index, row) in asks.items():
-        index.close()
-        yield f"| {name} | {' | '.join(row)} | {each[name]:.2f} |"
-
-
 def heading(name: str, collections: list[Collection]) -> str:
     """Return the head of a table with a column for each set and one for the mean."""
     return f"| {name} | {' | '.join(c.name for c in collections)} | mean |\n|---|" + "---|" * (len(collections) + 1)
@@ -463,7 +433,6 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, help="The sets to measure.")
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
     parser.add_argument("--million", type=int, metavar="N", help="Index so many sentences instead, as 1000000.")
-    parser.add_argument("--graph", type=int, metavar="N", help="Index so many with and without a graph, as 200000.")
     parser.add_argument("--models", nargs="+", default=MODELS, choices=[*MODELS, POTION, *TRANSFORMERS],
                         help="What is measured.")  # fmt: skip
     parser.add_argument("--potion", type=Path, metavar="FOLDER", help="The table of potion-base-8M.")
@@ -486,9 +455,8 @@ def main() -> None:
             return
         lines = []
         made = page(arguments, Path(work))
-        if arguments.million or arguments.graph:
-            measure = million if arguments.million else graph
-            made = measure(arguments.data, Path(work), arguments.million or arguments.graph)
+        if arguments.million:
+            made = million(arguments.data, Path(work), arguments.million)
         for text in made:
             print(text, flush=True)
             lines.append(text)

@@ -20,6 +20,13 @@ QUERIES = ["loan house", "river bank money", "unique7 tree", "fish rain bird"]
 WHERES = [None, {"year": {"gte": 1950}}, {"kind": "x"}, {"day": {"lt": "2024-01-05"}}, {"tags": ["x", "z"]}]
 
 
+def every_passage(plan, top_k, where, min_score):
+    """Yield of each segment all passages that may be hits: what the scan in C chooses from."""
+    for segment in plan.snapshot.commit.segments:
+        allowed = segment.allowed_passages(where)
+        yield np.arange(segment.n_passages) if allowed is None else np.flatnonzero(allowed), {}
+
+
 def build(folder, seed=0):
     """An index with several segments, rows that are gone, rows in 8 bits, and a model of its own."""
     chance = random.Random(seed)

@@ -14,7 +14,7 @@ from pellucid.errors import VERSION
 __version__ = VERSION  # an import under another name would be private to type checkers
 
 if TYPE_CHECKING:
-    from pellucid import engines as engines, errors as errors
+    from pellucid import errors as errors
     from pellucid.analysis import (
         audit as audit,
         bias as bias,

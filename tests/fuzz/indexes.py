@@ -212,7 +212,7 @@ def readers(rng: random.Random, subjects: Subjects, place: Path) -> str:
 
 
 def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
-    """Fork while a thread changes the index: parent and children search and add, and nothing is lost."""
+    """Fork while a thread changes the index: children open it, search and add, and nothing is lost."""
     small()
     folder, number = place / "job", 0
     ends, errors, stop = [], list[BaseException](), threading.Event()
@@ -232,12 +232,12 @@ def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
 
         def child(own: int) -> None:
             def work(thread: int) -> None:
-                if problem := look(index):
+                if problem := look(mine):
                     raise AssertionError(problem)
-                index.add(["of a child"], ids=[f"child-{own}-{thread}"])
+                mine.add(["of a child"], ids=[f"child-{own}-{thread}"])
 
             sys.setswitchinterval(1e-6)
-            with ThreadPoolExecutor(3) as threads:
+            with opened(folder) as mine, ThreadPoolExecutor(3) as threads:
                 for done in [threads.submit(work, thread) for thread in range(3)]:
                     done.result()
 

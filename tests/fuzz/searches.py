@@ -1,4 +1,4 @@
-"""Attacks on a search: odd queries and settings, C beside its twins in Python, threads beside a writer."""
+"""Attacks on a search: odd queries and settings, C beside all products in Python, threads beside a writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from fuzz.processes import Failed
 from fuzz.texts import text
-from index_folder import WORDS
+from index_folder import WORDS, every_passage
 from index_writer import created, look, pairs, small
 from pellucid import Index, StaticEmbedder
 from pellucid.errors import PellucidError
@@ -35,13 +35,13 @@ _WHERES: tuple[Any, ...] = (
 
 
 def odd(rng: random.Random, subjects: Subjects, place: Path) -> str:
-    """Search a random index with odd settings: the twins in Python find the same, and reasons add up."""
+    """Search a random index with odd settings: all products in Python find the same, and reasons add up."""
     refused = n_hits = 0
     with patch.object(arrays, "COARSE_ROWS", rng.choice((1, 1, 50))), _random_index(rng, place / "index") as index:
         for _ in range(_SEARCHES):
             query, settings = _random_search(rng, index)
             hits = _answer(index, query, settings)
-            with patch("pellucid.index.search.native", lambda: None):
+            with patch("pellucid.index.search._scan", every_passage):
                 twin = _answer(index, query, settings)
             if not _are_same(hits, twin):
                 raise Failed("other hits", f"{query!r:.200} {settings}: {hits!r:.300}, and in Python {twin!r:.300}")

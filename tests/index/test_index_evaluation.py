@@ -95,23 +95,13 @@ def test_ids_may_be_anything_and_grades_are_bounded(tmp_path):
         assert row.ndcg == row.mrr == row.recall == 100
 
 
-@pytest.mark.full
-def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
+def test_an_index_of_one_part_has_no_weights_to_tune(tmp_path):
     pytest.importorskip("Stemmer")
-    from pellucid.engines.edge import Edge
-
     with Index.create(tmp_path / "words", {}) as words:
         words.add(DOCUMENTS.values(), ids=DOCUMENTS)
         assert [row.part for row in words.evaluate(QUERIES, RELEVANT).measures] == ["together"]
         with pytest.raises(InputError, match="one part, 'bm25'"):
             words.evaluate(QUERIES, RELEVANT, tune=True)
-    with (
-        Index.create(tmp_path / "edge", {"fruit": fruit}, engine=Edge()) as edge,
-        Index.create(tmp_path / "here", {"fruit": fruit}) as here,
-    ):
-        for one in (edge, here):
-            one.add(DOCUMENTS.values(), ids=DOCUMENTS)
-        assert edge.evaluate(QUERIES, RELEVANT).measures == here.evaluate(QUERIES, RELEVANT).measures
 
 
 @pytest.mark.parametrize(

@@ -253,22 +253,6 @@ def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(tmp_path, fruit):
         assert index.verify() == []
 
 
-def test_rows_move_to_an_engine_and_back(tmp_path):
-    pytest.importorskip("qdrant_edge")
-    from pellucid.engines.edge import Edge
-
-    folder = tmp_path / "index"
-    with Index.create(folder, {"far": QueryFunction(no_function)}, engine=Edge()) as index:
-        index.add(TEXTS, ids=IDS, vectors={"far": ROWS})
-        index.update("b", metadata={"year": 2000})
-        assert cosines(index, "a pear") == expected("a pear") and index.verify() == []
-        index.rebuild()
-        assert cosines(index, "a pear") == expected("a pear")
-    for engine in ("local", Edge()):
-        with Index.open(folder, {"far": QueryFunction(no_function)}, engine=engine, rebuild=True) as index:
-            assert cosines(index, "a pear") == expected("a pear") and index.verify() == []
-
-
 def test_rows_given_while_another_model_came_are_not_stored(tmp_path):
     with Index.create(tmp_path / "index", {"far": no_function}) as index:
         other = Index.open(tmp_path / "index", {"far": no_function})

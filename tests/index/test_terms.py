@@ -97,18 +97,16 @@ def test_words_of_scripts_without_spaces_and_korean_nouns_are_found(tmp_path, qu
     assert ranking(tmp_path, query, [other, right])[:1] == ["1"]
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
 @given(st.lists(texts, min_size=1, max_size=4), texts, languages, st.booleans())
-def test_some_terms_are_found_at_the_same_places_as_all(compiled, passages, query, language, has_read_before):
+def test_some_terms_are_found_at_the_same_places_as_all(passages, query, language, has_read_before):
     analyser = Analyser(language)
     words = WordCache(analyser, {})
     every = [analyser.term_positions(text) for text in passages]
     requested = [*analyser.query(query).spans, *(term for terms, _ in every for term in terms[::2])]
     numbers = {term: n for n, term in enumerate(dict.fromkeys(requested))}
-    with patch("pellucid.index.words.MIN_KERNEL_CHARS", 0 if compiled else 10**9):
-        if has_read_before:  # words in lower case, and then as they are
-            words.read([text.lower() for text in passages])
-        positions = words.term_positions(passages, words.read(passages), numbers)
+    if has_read_before:  # words in lower case, and then as they are
+        words.read([text.lower() for text in passages])
+    positions = words.term_positions(passages, words.read(passages), numbers)
     for index, (terms, spans) in enumerate(every):
         part = positions.slice_for(index)
         expected = [(numbers[term], *span) for term, span in zip(terms, spans) if term in numbers]

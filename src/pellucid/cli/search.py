@@ -49,7 +49,7 @@ commands.add_typer(index, name="index")
 
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
-_FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "engine-*", "map-*", ".lock")  # of an index
+_FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "map-*", ".lock")  # of an index
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]

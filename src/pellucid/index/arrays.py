@@ -26,9 +26,7 @@ import numpy.typing as npt
 
 from pellucid.errors import IndexFolderError, ModelFolderError
 from pellucid.index.documents import Document
-from pellucid.index.engine import Vector
-from pellucid.index.metadata import Fields, entries, timestamp
-from pellucid.native.library import native
+from pellucid.index.metadata import COLUMN_KINDS, COLUMNS_PER_FIELD, Fields, entries, timestamp
 from pellucid.native.scan import MAX_CODE, Codes, pack_codes
 from pellucid.native.terms import invert
 from pellucid.persistence.store import is_sound
@@ -36,6 +34,9 @@ from pellucid.persistence.store import is_sound
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
+
+Vector = Any
+"""A float32 row, or (indices, values) of a sparse one."""
 
 Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""
@@ -45,9 +46,6 @@ DocumentRows = Sequence[Vector | None] | Floats
 
 STRINGS = ("id", "title", "text", "metadata")
 """What a document has of strings."""
-
-COLUMN_KINDS, COLUMNS_PER_FIELD = "nsb", 4
-"""Numbers, strings and booleans of a field are columns of their own, with room for one more."""
 
 _TYPES = {
     "numbers": "i8", "passages": "i8", "cuts": "i8", "id.hash": "i8", "id.order": "i8", "words.times": "f8",
@@ -228,9 +226,6 @@ def _hash_table(hashes: Integers) -> Tensors:
 def _inverted_counts(counts: TermCounts) -> Tensors:
     """Return the list of each term that some passage has, and the number of terms of each passage."""
     lengths = {"bm25.lengths": counts.lengths().astype(np.int32)}
-    if native() is None:
-        passages = np.repeat(np.arange(len(counts.ends)), np.diff(counts.ends, prepend=0))
-        return {**lengths, **_lists("bm25", counts.hashes[counts.terms], passages, counts.counts)}
     sizes = np.bincount(counts.terms, minlength=len(counts.hashes))
     used = np.flatnonzero(sizes)
     keys, which = np.unique(counts.hashes[used], return_inverse=True)  # terms of one hash, if any, are one list
@@ -331,33 +326,22 @@ def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
     return Strings(np.concatenate([none, *data]), np.cumsum(np.concatenate(sizes), dtype=np.int64))
 
 
-def column_key(key: str) -> int:
-    """Return the key of a column's list, from the engine's key: the kind of its values and the number of the field."""
-    return int(key[1:]) * COLUMNS_PER_FIELD + COLUMN_KINDS.index(key[0])
-
-
-def column_kinds(keys: Integers) -> Integers:
-    """Return the kind of each column as its position in COLUMN_KINDS."""
-    return keys % COLUMNS_PER_FIELD
-
-
-def engine_key(column: int) -> str:
-    """Return the engine's key of a column."""
-    field, kind = divmod(column, COLUMNS_PER_FIELD)
-    return f"{COLUMN_KINDS[kind]}{field}"
-
-
 def _columns(metadata: Sequence[Mapping[str, Any]], fields: Fields) -> Tensors:
     keys, rows, values = [], [], []
     words: dict[str, int] = {}
     for row, document_metadata in enumerate(metadata):
-        for key, items in entries(document_metadata, fields).items():
+        for column, items in entries(document_metadata, fields).items():
             for item in items:
-                keys.append(column_key(key))
+                keys.append(column)
                 rows.append(row)
                 values.append(words.setdefault(item, len(words)) if isinstance(item, str) else item)
     tensors = _lists("column", np.array(keys, np.int64), np.array(rows, np.int64), np.array(values, np.float64))
     return tensors | _dictionary(words)
+
+
+def _are_words(columns: Integers) -> Mask:
+    """Return which columns hold the numbers of words."""
+    return columns % COLUMNS_PER_FIELD != COLUMN_KINDS.index("n")
 
 
 def _dictionary(words: Iterable[str]) -> Tensors:
@@ -373,7 +357,7 @@ def _merged_dictionary(spelled: Sequence[Strings], tensors: Tensors) -> Tensors:
     number_by_word: dict[str, int] = {}
     all_words = [strings.at(n) for strings in spelled for n in range(len(strings.ends))]
     keys = np.repeat(tensors["column.keys"], np.diff(tensors["column.key_ends"], prepend=0))
-    values, strings_at = tensors["column.values"].copy(), np.flatnonzero(column_kinds(keys) != COLUMN_KINDS.index("n"))
+    values, strings_at = tensors["column.values"].copy(), np.flatnonzero(_are_words(keys))
     used = values[strings_at].astype(np.int64)
     values[strings_at] = [number_by_word.setdefault(all_words[n], len(number_by_word)) for n in used.tolist()]
     return {"column.values": values} | _dictionary(number_by_word)
@@ -414,7 +398,7 @@ def _merged_lists(prefix: str, tensors_list: Sequence[Tensors], positions_list: 
         is_selected = new_rows >= 0
         key, value = np.repeat(tensors[f"{prefix}.keys"], sizes)[is_selected], tensors[f"{prefix}.values"][is_selected]
         if prefix == "column":  # the words of each segment come one after the other until they are made one
-            value = np.where(column_kinds(key) != COLUMN_KINDS.index("n"), value + words, value)
+            value = np.where(_are_words(key), value + words, value)
             words += len(tensors["words.ends"])
         keys.append(key)
         rows.append(new_rows[is_selected] + before)
@@ -507,7 +491,7 @@ def find_invalid_numbers(tensors: Tensors) -> str:
     first = np.zeros(passages, np.bool_)
     first[0] = first[tensors["passages"][:-1]] = True
     cuts, sizes = tensors["cuts"], np.diff(tensors["text.ends"], prepend=0)
-    falls = (cuts[first] < 0).any() or (np.diff(cuts)[~first[1:]] < 0).any()
+    falls = (cuts[first] < 0).any() or (cuts[1:] < cuts[:-1])[~first[1:]].any()
     if falls or (cuts[tensors["passages"] - 1] > sizes).any():
         return "cuts are not within the texts"
     for name in ("bm25.lengths", "bm25.values"):

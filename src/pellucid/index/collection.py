@@ -1,7 +1,6 @@
-"""An open index in one process: its last commit with models and engine, its documents, and the lock for changes.
+"""An open index in one process: its last commit with models, its documents, and the lock for changes.
 
-Each call takes the last commit, which another process may have made. A forked child has the index, too, with locks of
-its own; a change that a thread of the parent was making, and the engine, stay with the parent.
+Each call takes the last commit, which another process may have made.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, shown
@@ -25,18 +25,17 @@ from pellucid.index.documents import (
     validate_id,
     warn_left_out,
 )
-from pellucid.index.engine import EngineSettings, Generation, resolve_engine
 from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, count_values, field_columns, list_documents
 from pellucid.index.metadata import field_types
-from pellucid.index.models import Model, engine_generation, open_stored_models
+from pellucid.index.models import Model, open_stored_models
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import PrecomputedVectors, check_vectors, stored_rows
 from pellucid.index.records import read_documents
 from pellucid.index.settings import precomputed_parts
-from pellucid.index.writer import Additions, Writer, repair, replace_documents
+from pellucid.index.writer import Additions, Writer, replace_documents
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import locked, translate_os_errors
-from pellucid.process import call_after_fork, current_process, fork_lock, never_destroy
+from pellucid.process import current_process
 from pellucid.progress import Progress
 from pellucid.text.corpus import CorpusFile
 
@@ -50,33 +49,16 @@ LOCK_TIMEOUT_S = 60.0  # that a change waits for another one
 class DocumentCollection:
     """An open index and its documents; any number of threads may use it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        commit: Commit,
-        models: dict[str, Model],
-        engine_settings: EngineSettings | None,
-        *,
-        read_only: bool,
-    ) -> None:
-        """Take what `Index.create` and `Index.open` have opened; they set the engine afterwards."""
-        self.folder, self._engine_settings, self._read_only = folder, engine_settings, read_only
-        self._closed, self._allow_outside = False, is_outside_allowed() or engine_settings is not None
+    def __init__(self, folder: Path, commit: Commit, models: dict[str, Model], *, read_only: bool) -> None:
+        """Take what `Index.create` and `Index.open` have opened."""
+        self.folder, self._read_only, self._closed = folder, read_only, False
+        self._allow_outside = is_outside_allowed()
         self._caller_models: dict[str, Any] = {}  # for when a rebuild asks for models of the same names
         self._writer: Writer | None = None  # while a change is made
-        self._needs_repair = True  # whether an engine may hold what it should not
         self._process = current_process()
-        self._write_lock = fork_lock()  # held during a change, with the lock of the folder
-        self._snapshot_lock = fork_lock()  # held while another snapshot takes the place of the last one
+        self._write_lock = RLock()  # held during a change, with the lock of the folder
+        self._snapshot_lock = RLock()  # held while another snapshot takes the place of the last one
         self._snapshot = Snapshot.from_commit(commit, models)
-        call_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Leave to the parent the change that one of its threads was making, and its engine."""
-        if not self._write_lock._is_owned():  # type: ignore[attr-defined]
-            self._writer = None
-        if self._snapshot.engine is not None:
-            never_destroy(self._snapshot.engine)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""
@@ -85,17 +67,9 @@ class DocumentCollection:
             f"pellucid.Index.open({str(self.folder)!r})"
         )
 
-    def _generation(self) -> Generation:
-        return engine_generation(self.folder, self._snapshot.commit.state.engine, self._snapshot.models)
-
     def close(self) -> None:
-        """Let the folder and the engine go; what was added is on disk already. Hits can still be explained."""
-        with self._write_lock:
-            self._closed = True
-            with self._snapshot_lock:
-                engine, self._snapshot = self._snapshot.engine, self._snapshot._replace(engine=None)
-            if engine is not None and self._process is current_process():
-                engine.close()
+        """Refuse further calls; what was added is on disk already. Hits can still be explained."""
+        self._closed = True
 
     def __enter__(self) -> Self:
         """Return the index; leaving the block closes it."""
@@ -109,10 +83,10 @@ class DocumentCollection:
         """Return the last commit with its models."""
         if self._closed:
             raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
-        if self._engine_settings is not None and self._process is not current_process():
+        if self._process is not current_process():
             raise InputError(
-                f"the index {self.folder} was opened by the process that this one was forked from, and its engine "
-                "serves only that one; open it again in this process"
+                f"the index {self.folder} was opened by the process that this one was forked from; open it in this "
+                f"process: pellucid.Index.open({str(self.folder)!r})"
             )
         if self._writer is None and read_stamp(self.folder) != self._snapshot.commit.stamp:
             with self._snapshot_lock:
@@ -120,15 +94,13 @@ class DocumentCollection:
                     self._load_commit(read_commit(self.folder, self._snapshot.commit))
         if self._snapshot.words.full:
             with self._snapshot_lock:
-                self._snapshot = Snapshot.from_commit(self._snapshot.commit, self._snapshot.models)._replace(
-                    engine=self._snapshot.engine
-                )
+                self._snapshot = Snapshot.from_commit(self._snapshot.commit, self._snapshot.models)
         return self._snapshot
 
     def _load_commit(self, commit: Commit) -> None:
-        """Take a later commit, with its models and engine where they changed."""
+        """Take a later commit, with its models where they changed."""
         before, after = self._snapshot.commit.state, commit.state
-        if after.settings["models"] == before.settings["models"] and after.engine == before.engine:
+        if after.settings["models"] == before.settings["models"]:
             self._snapshot = self._snapshot._replace(commit=commit)
             return
         names = {model["name"] for model in after.settings["models"]}
@@ -138,10 +110,7 @@ class DocumentCollection:
                 models = open_stored_models(self.folder, after.settings["models"], caller_models, check=True)
         except PellucidError as error:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
-        self._engine_settings = resolve_engine(None, after.settings["engine"], allow_outside=self._allow_outside)
         self._snapshot = Snapshot.from_commit(commit, models)
-        if self._engine_settings is not None:
-            self._snapshot = self._snapshot._replace(engine=self._engine_settings.open(self._generation()))
 
     def _replace_models(self, snapshot: Snapshot, caller_models: dict[str, Any]) -> None:
         """Take a snapshot with other models, within a change."""
@@ -167,9 +136,6 @@ class DocumentCollection:
             try:
                 with self._snapshot_lock:  # a thread that is about to take the last commit has taken it
                     self._writer = writer
-                if self._snapshot.engine is not None and self._needs_repair:
-                    repair(writer, self._snapshot.engine)
-                    self._needs_repair = False
                 yield writer
                 with self._snapshot_lock:  # after an error the next call takes what is on disk, with its models
                     self._snapshot = self._snapshot._replace(commit=writer.commit)
@@ -452,13 +418,9 @@ class DocumentCollection:
             metadata = document.metadata if metadata is None else metadata
             records = records_from_columns([text], [document.id], [title], [metadata])
             changed = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
-            stored_names = precomputed_names = precomputed_parts(writer.commit.state.settings)
-            if self._snapshot.engine is None:  # of an engine others can be made anew
-                stored_names = list(self._snapshot.models)
+            precomputed_names = precomputed_parts(writer.commit.state.settings)
             is_same = (changed[0].text, changed[0].title) == (document.text, document.title)
-            stored = dict(
-                stored_rows(writer.commit, self._snapshot.engine, stored_names if is_same else [], [document])
-            )
+            stored = dict(stored_rows(writer.commit, list(self._snapshot.models) if is_same else [], [document]))
             kept_precomputed = {name: stored.pop(name) for name in precomputed_names if name in stored}
             rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
             rows.check(1)

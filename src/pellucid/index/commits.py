@@ -14,23 +14,20 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, ReadingError
 from pellucid.index.arrays import REPAIR_HINT
 from pellucid.index.documents import Document
-from pellucid.index.engine import LOCAL
 from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
 from pellucid.index.settings import check_types
 from pellucid.persistence.store import checksum, parse_json, read_regular
 
-FORMAT = 3
+FORMAT = 4
 """The format of an index that this version writes and reads."""
 
 MAX_COMMIT_BYTES = 64 << 20
@@ -100,8 +97,6 @@ class IndexState:
     terms: int = 0  # of all passages
     fields: dict[str, tuple[int, str]] = field(default_factory=dict)  # name -> (number, kinds of values)
     segments: tuple[tuple[File, File | None], ...] = ()  # each with the file of the rows that are deleted
-    engine: str = "engine-1"  # the generation, where vectors lie elsewhere
-    pending_deletes: tuple[tuple[int, int], ...] = ()  # number and passages of documents to delete from the engine
 
     def files(self) -> list[File]:
         """Return the files of all segments."""
@@ -112,19 +107,12 @@ class IndexState:
         """Mean number of terms of a passage."""
         return self.terms / self.passages if self.passages else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as `commit.json` holds it."""
-        fields = asdict(self)
-        fields["garbage"] = fields.pop("pending_deletes")
-        return fields
-
     @classmethod
     def from_json(cls, value: Any) -> IndexState:
-        """Return what `to_json` made and JSON has kept."""
+        """Return the state whose `asdict` JSON has kept."""
         fields = dict(value)
         fields["fields"] = {name: (number, kinds) for name, (number, kinds) in fields["fields"].items()}
         fields["segments"] = tuple((File(*file), rows and File(*rows)) for file, rows in fields["segments"])
-        fields["pending_deletes"] = tuple((number, passages) for number, passages in fields.pop("garbage"))
         state = cls(**fields)
         state._check()
         return state
@@ -133,7 +121,6 @@ class IndexState:
         """Check that values are such as are written: a folder may come from anyone."""
         files = self.files()
         counts = [self.commit, self.next, self.documents, self.passages, self.terms, *(file.bytes for file in files)]
-        counts += [number for pair in self.pending_deletes for number in pair]
         if not all(type(count) is int and 0 <= count < MAX_COUNT for count in counts):
             raise ValueError("a count is no number, or negative")
         if not all(isinstance(text, str) and len(text) < 200 for file in files for text in (file.name, file.sha256)):
@@ -145,8 +132,6 @@ class IndexState:
             raise ValueError("the fields of the metadata are not numbered from 0 on")
         if not all(isinstance(kinds, str) and kinds and set(kinds) <= set(KINDS) for _, kinds in self.fields.values()):
             raise ValueError("a field of the metadata has values of no kind")
-        if not re.fullmatch(r"engine-[0-9]{1,15}", self.engine):
-            raise ValueError(f"the generation of the engine is {self.engine!r:.40}")
         check_types(self.settings)
 
 
@@ -176,15 +161,6 @@ class Commit(NamedTuple):
             for row in rows[start::step].tolist():
                 yield segment.document(row)
             start = (start - len(rows)) % step
-
-    def rows_for_numbers(self, numbers: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Return the segment and row of each of some document numbers that is there."""
-        requested = np.array(list(numbers), np.int64)
-        rows_by_number: dict[int, tuple[int, int]] = {}
-        for segment_index, segment in enumerate(self.segments):
-            positions, rows = segment.rows_for_numbers(requested)
-            rows_by_number |= dict(zip(requested[positions].tolist(), ((segment_index, row) for row in rows.tolist())))
-        return rows_by_number
 
 
 class StoredSegment(NamedTuple):
@@ -285,10 +261,9 @@ def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
         last = int(segment.numbers[-1])
         if state.settings["bm25"] != segment.has_bm25():
             raise ValueError(f"{segment.name} was made with BM25, or without it, and the index was not")
-        if state.settings["engine"]["kind"] == LOCAL:
-            for model in state.settings["models"]:
-                dimension = segment.dimension_of(model["name"])
-                if dimension not in (None, model["dimension"]):
-                    raise ValueError(f"the vectors of {model['name']!r:.60} in {segment.name} have {dimension} numbers")
+        for model in state.settings["models"]:
+            dimension = segment.dimension_of(model["name"])
+            if dimension not in (None, model["dimension"]):
+                raise ValueError(f"the vectors of {model['name']!r:.60} in {segment.name} have {dimension} numbers")
     if last >= state.next:
         raise ValueError("the number of the next document is taken")

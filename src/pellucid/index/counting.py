@@ -1,4 +1,4 @@
-"""How often each term of BM25 stands in each of many passages: counted in C by the numbers of tokens, else in Python.
+"""How often each term of BM25 stands in each of many passages, counted in C by the numbers of tokens.
 
 `Analyser.terms` says what the terms of a text are. A token, what stands between blanks, has the same terms wherever it
 stands, but for acronyms on which its line decides. So each distinct token is looked up once; the rest is C (terms.c).
@@ -6,7 +6,6 @@ stands, but for acronyms on which its line decides. So each distinct token is lo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
@@ -14,11 +13,9 @@ import numpy as np
 
 from pellucid.index.arrays import Integers, TermCounts, hash_strings
 from pellucid.index.terms import Analyser, Part, TokenTerms
-from pellucid.native.library import native
 from pellucid.native.terms import TokenLists, TokenTable, count_terms
 from pellucid.text.unicode import normalize
 
-MIN_KERNEL_CHARS = 2000  # characters; such texts are counted sooner without the C kernels
 MAX_CACHED_TOKENS, MAX_CACHED_BYTES = 1 << 20, 64 << 20
 """Tokens, and bytes of them, that are remembered; then all are forgotten."""
 
@@ -46,8 +43,6 @@ class TermCounter:
 
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Return how often each term stands in each of some passages."""
-        if sum(map(len, texts)) < MIN_KERNEL_CHARS or native() is None:
-            return self.count_plainly(texts)
         forms = [text if text.isascii() else normalize(text).text for text in texts]
         blocks, block, n_chars = list[list[str]](), list[str](), 0
         for form in forms:
@@ -57,14 +52,6 @@ class TermCounter:
             block.append(form)
             n_chars += len(form)
         return TermCounts.joined([self._count_block(forms) for forms in (*blocks, block)])
-
-    def count_plainly(self, texts: Sequence[str]) -> TermCounts:
-        """Return what `count` does, in Python alone."""
-        counts = [Counter(self._analyser.terms(text)) for text in texts]
-        self._learn_terms([term for passage in counts for term in passage])
-        terms = np.array([self._numbers[term] for passage in counts for term in passage], np.int32)
-        values = np.array([n for passage in counts for n in passage.values()], np.int32)
-        return TermCounts(self._hashes, terms, values, np.cumsum(list(map(len, counts)), dtype=np.int64))
 
     def _count_block(self, forms: list[str]) -> TermCounts:
         if self._tokens is None or len(self._tokens) > MAX_CACHED_TOKENS or self._tokens.n_bytes > MAX_CACHED_BYTES:

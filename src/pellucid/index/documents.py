@@ -19,10 +19,9 @@ from pellucid.index.values import plain_metadata
 from pellucid.text.corpus import CorpusFile
 from pellucid.text.inputs import describe_item, iterate_texts
 from pellucid.text.lines import batches_by_size
-from pellucid.text.unicode import canonicalize_with_offsets, cluster_start, well_formed
+from pellucid.text.unicode import canonicalize, canonicalize_with_offsets, cluster_start, well_formed
 
-PASSAGE_BITS = 16
-"""A document has at most 2 ** 16 passages."""
+MAX_PASSAGES = 1 << 16  # of a document
 
 BATCH_DOCUMENTS, BATCH_CHARS = 1000, 4_000_000  # of one commit
 _ABSENT = object()
@@ -58,15 +57,6 @@ class Document(NamedTuple):
     def passages(self) -> list[str]:
         """Return what is indexed of each passage."""
         return [self.indexed(passage) for passage in range(len(self.ends))]
-
-    def points(self) -> range:
-        """Return the numbers of the passages in the engine."""
-        return points_for(self.number, len(self.ends))
-
-
-def points_for(document: int, n_passages: int) -> range:
-    """Return the engine's numbers of the passages of a document."""
-    return range(document << PASSAGE_BITS, (document << PASSAGE_BITS) + n_passages)
 
 
 def passage_ends(text: str, limit: int) -> tuple[int, ...]:
@@ -153,10 +143,10 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
         else:
             form = canonicalize_with_offsets(text)
             ends = tuple([form.span(0, end)[1] for end in passage_ends(form.text, max_chars)])
-        if len(ends) > 1 << PASSAGE_BITS:
+        if len(ends) > MAX_PASSAGES:
             raise InputError(
                 f"document {document_id!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
-                f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
+                f"{MAX_PASSAGES:,} are possible. Divide it, or create the index with longer passages"
             )
         yield Document(0, document_id, title, text, metadata, ends)
 
@@ -239,4 +229,4 @@ def validate_id(value: Any, what: str, position: int | None = None) -> str:
         raise InputError(f"{what} is {shown(value)} ({kind}); an id is a string that is not empty, or an integer")
     if well_formed(value) != value:
         raise InputError(f"{what} is {shown(value, 80)}, which holds half a character (a lone surrogate)")
-    return value
+    return canonicalize(value)  # spellings that Unicode calls equivalent are one id

@@ -22,7 +22,7 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, missing_extra, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
-from pellucid.index.engine import Vector
+from pellucid.index.arrays import Vector
 from pellucid.index.hits import Hits
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search

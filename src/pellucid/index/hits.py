@@ -119,12 +119,7 @@ class Hit:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """What the score is made of: words to highlight, and rows that add up to it.
-
-        Raises:
-            InputError: the stored vectors are needed, they lie in an engine, and the index was closed or the document
-                changed.
-        """
+        """What the score is made of: words to highlight, and rows that add up to it."""
         return self._source.reasons()
 
     @cached_property
@@ -147,8 +142,7 @@ class Hit:
         read, and the standard error, is in its `measurement`.
 
         Raises:
-            InputError: words of the query are weighted, the stored vector is not what the encoder gives, or as for
-                `reasons`.
+            InputError: words of the query are weighted, or the stored vector is not what the encoder gives.
         """
         return self._measured_reasons.explain()
 
@@ -175,9 +169,6 @@ class Hit:
         """The stored vector of the passage, by model: float32 [dimension], of a sparse model dimensions and values.
 
         A model that knows no word of the passage has none.
-
-        Raises:
-            InputError: as for `reasons`.
         """
         return self._source.vectors()
 
@@ -249,8 +240,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         documents: how many the index holds.
         weights: of the parts of the score.
         hits: the documents, best first.
-        exact: whether no other document can have a higher score; False where an engine searches a graph, or a search
-            had to stop earlier.
+        exact: whether no other document can have a higher score; False where a second stage scored only the first.
         unknown: words of the query that no document has, or without BM25, that no model knows. BM25 counts them in what
             the query could reach, so that they lower its part of the scores.
         ignored: words of the query that BM25 leaves out: stop words, and signs that are no names. Models may read them.
@@ -371,8 +361,6 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         subtitles = [how, counted(self.documents, "document")]
         if self.reranked:
             subtitles.append(f"the first {self.reranked:,} reranked")
-        if not self.exact and not self.reranked:
-            subtitles.append("better ones may have been missed")
         yield Heading("Search", self.query, ", ".join(subtitles))
         if summary := self.summary():
             yield Lead(summary)

@@ -13,7 +13,6 @@ makes every change. `collection.py` holds an index open; `plan.py` and `search.p
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -25,18 +24,9 @@ import numpy as np
 from pellucid.analysis.score_shares import Drivers, collect_drivers
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import Fit, fit_words
-from pellucid.errors import (
-    EngineError,
-    IndexFolderError,
-    InputError,
-    PellucidError,
-    answering_guesses,
-    check_integer,
-    shown,
-)
+from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, check_integer, shown
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
-from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
@@ -62,8 +52,8 @@ from pellucid.index.settings import (
     validate_word_weights,
 )
 from pellucid.index.verification import find_problems
-from pellucid.index.writer import bytes_on_disk, first_commit, sample_passages, sweep, sweep_models, write_rebuilt
-from pellucid.persistence.folder import allow_external, is_outside_allowed
+from pellucid.index.writer import bytes_on_disk, first_commit, sample_passages, sweep_models, write_rebuilt
+from pellucid.persistence.folder import allow_external
 from pellucid.persistence.store import writing_folder
 from pellucid.progress import Progress
 from pellucid.text.unicode import well_formed
@@ -102,7 +92,6 @@ class Index(DocumentCollection):
         language: str = "english",
         stop_words: Iterable[str] | None = None,
         passage_characters: int = 4000,
-        engine: EngineSettings | None = None,
     ) -> Self:
         """Make an empty index.
 
@@ -117,7 +106,6 @@ class Index(DocumentCollection):
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
             passage_characters: longer texts are cut into passages of at most so many characters.
-            engine: one of `pellucid.engines`, which holds the vectors; None keeps them in the index's folder.
 
         Raises:
             InputError: something is in the folder, or an argument has a value that cannot be used.
@@ -127,25 +115,17 @@ class Index(DocumentCollection):
         _check_vacant(folder)
         check_integer("passage_characters", passage_characters, 100)
         opened = open_models(models)
-        if engine is not None and not opened:
-            raise InputError("an engine holds the vectors of models, and the index has none; leave the engine out")
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         chosen = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
-            "weights": weights, "engine": store_engine(engine),
+            "weights": weights,
         }  # fmt: skip
         settings = settings_for(chosen, opened, are_all_static(opened))
         with writing_folder(folder, _check_vacant) as tmp_path:  # whole or not there; another process may be faster
             settings["models"] = store_models(tmp_path, opened, "models-1")
             first_commit(tmp_path, IndexState(settings))
-        index = cls(folder, read_commit(folder), opened, engine, read_only=False)
+        index = cls(folder, read_commit(folder), opened, read_only=False)
         index._caller_models = {name: model.encoder for name, model in opened.items()}
-        try:
-            if engine is not None:
-                index._snapshot = index._snapshot._replace(engine=engine.create(index._generation()))
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)  # this call made it
-            raise
         return index
 
     @classmethod
@@ -154,7 +134,6 @@ class Index(DocumentCollection):
         path: str | Path,
         models: Mapping[str, Any] | Sequence[Any] | None = None,
         *,
-        engine: EngineSettings | str | None = None,
         rebuild: bool = False,
         read_only: bool = False,
         allow_outside: bool = False,
@@ -164,26 +143,21 @@ class Index(DocumentCollection):
         Args:
             path: the folder.
             models: name -> model, instead of those that the index would open itself.
-            engine: other settings of its engine, such as a new address, for this opening; with `rebuild` also another
-                engine, or "local" for none, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
             read_only: refuse every change; nothing is written to the folder.
-            allow_outside: also open what the folder names elsewhere: models of the hub that were not downloaded yet,
-                and the engine that holds its vectors. A folder from someone else could name anything.
+            allow_outside: also open what the folder names elsewhere: models of the hub that were not downloaded yet. A
+                folder from someone else could name anything.
 
         Raises:
-            EngineError: its engine cannot be reached.
-            IndexFolderError: the folder is not an index, is of another version or broken, names a model or an engine
-                elsewhere, or a model is not the one that the index was made with.
+            IndexFolderError: the folder is not an index, is of another version or broken, names a model elsewhere, or a
+                model is not the one that the index was made with.
         """
         with allow_external(allow_outside):
             folder = Path(os.path.expanduser(path)).absolute()
-            return cls._open(folder, models, engine, rebuild=rebuild, read_only=read_only)
+            return cls._open(folder, models, rebuild=rebuild, read_only=read_only)
 
     @classmethod
-    def _open(
-        cls, folder: Path, models: Any, engine: EngineSettings | str | None, *, rebuild: bool, read_only: bool
-    ) -> Self:
+    def _open(cls, folder: Path, models: Any, *, rebuild: bool, read_only: bool) -> Self:
         check_format(folder)
         if rebuild and read_only:
             raise InputError("an index that is opened with read_only=True cannot be rebuilt")
@@ -204,15 +178,10 @@ class Index(DocumentCollection):
             except PellucidError:
                 if not n_left or read_stamp(folder) == commit.stamp:
                     raise  # else a rebuild came between, and has removed copies of models
-        engine_settings = resolve_engine(
-            engine, settings["engine"], any_kind=rebuild, allow_outside=is_outside_allowed()
-        )
-        index = cls(folder, commit, opened, engine_settings, read_only=read_only)
+        index = cls(folder, commit, opened, read_only=read_only)
         index._caller_models = dict(models) if isinstance(models, Mapping) else {}
         if rebuild:
             index._rebuild()
-        elif engine_settings is not None:
-            index._snapshot = index._snapshot._replace(engine=engine_settings.open(index._generation()))
         return index
 
     @property
@@ -265,14 +234,9 @@ class Index(DocumentCollection):
     def _rebuild(self, models: dict[str, Model] | None = None) -> None:
         with self._exclusive_writer() as writer:
             models = dict(self._snapshot.models if models is None else models)
-            previous_state = writer.commit.state
-            snapshot = write_rebuilt(
-                writer, Snapshot.from_commit(writer.commit, models), self._snapshot.engine, self._engine_settings,
-                self._allow_outside,
-            )  # fmt: skip  # the previous engine closes with its last search
+            snapshot = write_rebuilt(writer, Snapshot.from_commit(writer.commit, models))
             self._replace_models(snapshot, {name: model.encoder for name, model in models.items()})
-            self._needs_repair = False
-            sweep(self.folder, previous_state, writer.commit.state, self._engine_settings, self._allow_outside)
+            sweep_models(self.folder, writer.commit.state)
 
     def fit_reasons(self, part: str | None = None, *, table: StaticEmbedder | None = None) -> Fit:
         """Fit the word reasons of an encoder on the index's own passages and stored vectors; it reads no text.
@@ -302,7 +266,7 @@ class Index(DocumentCollection):
                     f"the part {shown(part)} is no encoder; the encoders of this index are: {encoder_names}"
                 )
             encoder, state = encoders[name], writer.commit.state
-            texts, vectors = sample_passages(writer.commit, self._snapshot.engine, name, encoder, MAX_FITTED_PASSAGES)
+            texts, vectors = sample_passages(writer.commit, name, encoder, MAX_FITTED_PASSAGES)
             reasons = fit_words(encoder, texts, np.array(vectors), table=table, show_progress_bar=False)
             stored_reasons = store_reasons(self.folder, name, reasons, f"reasons-{state.commit + 1}")
             models = [m | {"reasons": stored_reasons} if m["name"] == name else m for m in state.settings["models"]]
@@ -409,18 +373,10 @@ class Index(DocumentCollection):
         if not isinstance(query, str):
             raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")
         lowest_score, query = validate_min_score(min_score), well_formed(query)
-        while True:
-            snapshot = self.snapshot()
-            conditions = parse_where(where, snapshot.commit.state.fields)
-            plan = self._plan(query, snapshot, weights, word_weights, steer)
-            try:
-                ranked = search(plan, n_hits, conditions, lowest_score)
-            except EngineError:
-                if self.snapshot().commit.state.engine == snapshot.commit.state.engine:
-                    raise
-                continue  # a rebuild has removed the engine that was asked
-            if snapshot.engine is None or self.snapshot().commit is snapshot.commit:
-                return ranked  # else the engine may have lost a document
+        snapshot = self.snapshot()
+        conditions = parse_where(where, snapshot.commit.state.fields)
+        plan = self._plan(query, snapshot, weights, word_weights, steer)
+        return search(plan, n_hits, conditions, lowest_score)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None
@@ -512,7 +468,6 @@ class Index(DocumentCollection):
             "word weights": self.word_weights,
             "models": sources,
             "language": settings["language"],
-            "engine": settings["engine"]["kind"],
             "fields": {
                 name: " or ".join(word for kind, word in KINDS.items() if kind in kinds)
                 for name, (_, kinds) in sorted(state.fields.items())

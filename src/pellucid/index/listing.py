@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from numbers import Integral
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 from pellucid.errors import InputError, check_integer, shown, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
-from pellucid.index.metadata import column_keys, field_types, kind_of, parse_where, timestamp
+from pellucid.index.metadata import column_kind, columns_of, field_types, kind_of, parse_where, timestamp
 from pellucid.index.segments import Segment
 from pellucid.progress import check_cancelled
+from pellucid.text.unicode import canonicalize
 
 DOCUMENT_COLUMNS = ("id", "title", "text")
 """Of a table of documents, before those of the fields."""
@@ -43,10 +44,11 @@ def list_documents(
     if after is not None and sort is not None:
         raise InputError("after needs the order of adding; give offset with sort")
     matches = _matches(commit, where, 0 if after is None else document_number(after) + 1)
-    document_rows: Iterator[DocumentRow] = ((segment, row) for segment, rows in matches for row in rows.tolist())
-    if sort is not None:
-        check_field(commit, sort)
-        document_rows = _sorted_rows(document_rows, sort, descending)
+    if sort is None:
+        document_rows: Iterable[DocumentRow] = ((segment, row) for segment, rows in matches for row in rows.tolist())
+    else:
+        name = check_field(commit, sort)
+        document_rows = _sorted_rows(list(matches), name, *commit.state.fields[name], descending)
     end = None if limit is None else min(offset + limit, sys.maxsize)
     return _read(islice(document_rows, min(offset, sys.maxsize), end))
 
@@ -58,18 +60,18 @@ def count_documents(commit: Commit, where: Any) -> int:
 
 def count_values(commit: Commit, where: Any, field: str) -> list[tuple[Any, int]]:
     """Return the values of a field with the number of documents that have each, the most frequent first."""
-    check_field(commit, field)
+    columns = columns_of(*commit.state.fields[check_field(commit, field)])
     counts: Counter[tuple[str, Any]] = Counter()  # by kind too: 1 and True are two values
     for segment, rows in _matches(commit, where):
         check_cancelled()
         is_match = np.zeros(len(segment.numbers), np.bool_)
         is_match[rows] = True
         has_value = np.zeros_like(is_match)
-        for key in column_keys(*commit.state.fields[field]):
-            owners, values = segment.column(key)
+        for column in columns:
+            owners, values = segment.column(column)
             has_value[owners] = True
-            matching = is_match[owners]
-            counts.update((key[0], v) for _, v in set(zip(owners[matching].tolist(), values[matching].tolist())))
+            matching, kind = is_match[owners], column_kind(column)
+            counts.update((kind, v) for _, v in set(zip(owners[matching].tolist(), values[matching].tolist())))
         counts["", None] += int((is_match & ~has_value).sum())
     pairs = ((_plain(kind, value), n) for (kind, value), n in counts.items() if n)
     return sorted(pairs, key=lambda item: (-item[1], item[0] is None, str(item[0])))
@@ -97,20 +99,47 @@ def _matches(commit: Commit, where: Any, first_number: int = 0) -> Iterator[tupl
     return ((segment, matching_rows(segment)) for segment in commit.segments)
 
 
-def _sorted_rows(document_rows: Iterable[DocumentRow], field: str, descending: bool) -> Iterator[DocumentRow]:
+def _sorted_rows(
+    matches: Sequence[tuple[Segment, Any]], field: str, number: int, kinds: str, descending: bool
+) -> Iterator[DocumentRow]:
     """Yield rows by the values of a field, equal ones in the order of adding; those without a value come last."""
-    with_value: list[tuple[Any, DocumentRow]] = []
-    without: list[DocumentRow] = []
-    for segment, row in document_rows:
+    ranks, values = list[Any](), list[Any]()
+    for segment, rows in matches:
         check_cancelled()
-        key = _sort_key(segment.document(row).metadata.get(field))
-        if key is None:
-            without.append((segment, row))
-        else:
-            with_value.append((key, (segment, row)))
-    with_value.sort(key=lambda item: item[0], reverse=descending)
-    yield from (document_row for _, document_row in with_value)
-    yield from without
+        segment_ranks, segment_values = _sort_values(segment, field, number, kinds)
+        ranks.append(segment_ranks[rows])
+        values += segment_values[rows].tolist()
+    all_ranks = np.concatenate([np.zeros(0, np.int8), *ranks])
+    sizes = np.cumsum([0, *(len(rows) for _, rows in matches)])
+    order = np.flatnonzero(all_ranks < len(_KIND_ORDER)).tolist()
+    order.sort(key=lambda position: (all_ranks[position], values[position]), reverse=descending)
+    for position in chain(order, np.flatnonzero(all_ranks == len(_KIND_ORDER)).tolist()):
+        index = int(sizes.searchsorted(position, "right")) - 1
+        yield matches[index][0], int(matches[index][1][position - sizes[index]])
+
+
+def _sort_values(segment: Segment, field: str, number: int, kinds: str) -> tuple[Any, Any]:
+    """Return by document the kind of a field's first value as its rank in _KIND_ORDER, and what it is sorted by."""
+    ranks = np.full(len(segment.numbers), len(_KIND_ORDER), np.int8)
+    values, n_kinds = np.zeros(len(ranks), object), np.zeros(len(ranks), np.int8)
+    for column in columns_of(number, kinds):
+        rows, column_values = segment.column(column)
+        rows, first = np.unique(rows, return_index=True)  # of a list the first value counts
+        keys, kind = column_values[first], column_kind(column)
+        values[rows] = keys == "true" if kind == "b" else keys
+        ranks[rows] = _KIND_ORDER.index(kind)
+        n_kinds[rows] += 1
+        if kind == "s":
+            times = segment.times(column)[1][first]
+            is_date = ~np.isnan(times)
+            values[rows[is_date]] = times[is_date]
+            ranks[rows[is_date]] = _KIND_ORDER.index("d")
+    for row in np.flatnonzero(n_kinds > 1).tolist():  # a list of several kinds, whose order the document alone has
+        value = segment.document(row).metadata[field][0]
+        kind = kind_of(value)
+        ranks[row] = _KIND_ORDER.index(kind)
+        values[row] = timestamp(value) if kind == "d" else value
+    return ranks, values
 
 
 def _read(document_rows: Iterable[DocumentRow]) -> Iterator[Document]:
@@ -140,23 +169,15 @@ def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) 
         column = name
         while column in reserved or column in columns or (column != name and column in types):
             column = f"metadata.{column}"
-        owners = (segment.column(key)[0] for segment in commit.segments for key in column_keys(number, kinds))
+        owners = (segment.column(column)[0] for segment in commit.segments for column in columns_of(number, kinds))
         has_lists = any((rows[1:] == rows[:-1]).any() for rows in owners)
         columns[column] = "list" if has_lists else types.get(name, "string")
     return columns
 
 
-def check_field(commit: Commit, name: str) -> None:
-    """Check that documents have had a field."""
-    if not isinstance(name, str) or name not in commit.state.fields:
+def check_field(commit: Commit, name: str) -> str:
+    """Return the name of a field as documents have it, after checking that they have had it."""
+    field = canonicalize(name) if isinstance(name, str) else name
+    if not isinstance(field, str) or field not in commit.state.fields:
         raise InputError(unknown_name("field", name, sorted(commit.state.fields)))
-
-
-def _sort_key(value: Any) -> tuple[int, Any] | None:
-    """Return what a value is sorted by; of a list the first item, of a date its moment; None where there is none."""
-    value = value[0] if isinstance(value, list) and value else value
-    if value is None or value == []:
-        return None
-    kind = kind_of(value)
-    key = timestamp(value) if kind == "d" else np.float64(value) if kind in "nb" else value
-    return _KIND_ORDER.index(kind), key
+    return field

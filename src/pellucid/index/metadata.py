@@ -1,23 +1,25 @@
 """The metadata of documents, and the conditions on them in a search.
 
 A value is a string, a number, a boolean, or a list of such, see `values.py`. A date is a string of one form, and is
-compared as a moment: "2024-05-31" is all of that day, in UTC where a date has no zone.
-The engine's key of a field says how values are compared (n, s, b) and has the field's number, so that a field may have
-any name, and hold strings in one document and numbers in another.
+compared as a moment. A day in a condition is all of its moments, from its midnight to the next, for every operator;
+where a date has no zone, it is in UTC.
+Values are compared in columns, of which a field has one for its numbers, strings and booleans each: it may hold strings
+in one document and numbers in another.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta
-from itertools import chain, product
+from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pellucid.errors import InputError, nearest_name, shown, unknown_name
-from pellucid.index.engine import Condition, Where
 from pellucid.index.values import MAX_INTEGER, LeftOut, Plain, plain_value
+from pellucid.text.unicode import canonicalize
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 _RANGES = ("gt", "gte", "lt", "lte")
@@ -31,8 +33,36 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORE
 KINDS = {"n": "number", "d": "date", "b": "boolean", "s": "string"}
 """What a value is; dates and other strings are stored alike."""
 
+COLUMN_KINDS, COLUMNS_PER_FIELD = "nsb", 4
+"""Numbers, strings and booleans of a field are columns of their own, with room for one more."""
+
+DAY_S = 86_400.0
+DAY_CHARS = len("2024-05-31")
+
 Fields = dict[str, tuple[int, str]]
 """The fields of an index: name -> (number, the kinds of values it has held)."""
+
+Interval = tuple[float, float]
+"""Numbers, or moments in seconds since 1970, from the first up to but without the second."""
+
+
+class Condition(NamedTuple):
+    """A condition on a column: that it has one of some values, a number or moment in some intervals, or any value."""
+
+    column: int
+    operator: str  # "in", "within" (numbers), "dates" or "exists"
+    values: tuple[Any, ...] = ()  # strings or numbers, or intervals that rise and do not overlap
+
+
+class Test(NamedTuple):
+    """That one of some conditions holds, or with `negated` none of them."""
+
+    any_of: tuple[Condition, ...]
+    negated: bool = False
+
+
+Where = tuple[tuple[Test, ...], ...]
+"""Any of these must hold, each of which is all of its tests; () holds always."""
 
 
 class AsHeld(str):
@@ -48,17 +78,13 @@ def kind_of(value: Any) -> str:
     return "b" if isinstance(value, bool) else "n"
 
 
-def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
-    """Add a document's fields to those of the index; return the engine's keys that are new."""
-    new = []
+def register(metadata: Mapping[str, Any], fields: Fields) -> None:
+    """Add a document's fields to those of the index."""
     for name, value in metadata.items():
         for kind in sorted({kind_of(item) for item in (value if isinstance(value, list) else [value])}):
             number, kinds = fields.setdefault(name, (len(fields), ""))
             if kind not in kinds:
                 fields[name] = (number, kinds + kind)
-                if len(column_keys(number, kinds + kind)) > len(column_keys(number, kinds)):
-                    new += column_keys(number, kind)
-    return new
 
 
 def field_types(fields: Fields) -> dict[str, str]:
@@ -67,18 +93,28 @@ def field_types(fields: Fields) -> dict[str, str]:
     return {name: kinds_of[kinds] for name, (_, kinds) in fields.items() if kinds in kinds_of}
 
 
-def column_keys(number: int, kinds: str) -> list[str]:
-    """Return the engine's keys of a field that has held values of these kinds."""
-    return [f"{kind}{number}" for kind in dict.fromkeys(kinds.replace("d", "s"))]
+def column_of(number: int, kind: str) -> int:
+    """Return the column of a field's values of a kind, by the field's number; dates are among the strings."""
+    return number * COLUMNS_PER_FIELD + COLUMN_KINDS.index(kind.replace("d", "s"))
 
 
-def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
-    """Return a document's metadata as conditions compare them: key -> values."""
-    values: dict[str, list[Any]] = {}
+def column_kind(column: int) -> str:
+    """Return the kind of the values of a column: n, s or b."""
+    return COLUMN_KINDS[column % COLUMNS_PER_FIELD]
+
+
+def columns_of(number: int, kinds: str) -> list[int]:
+    """Return the columns of a field that has held values of these kinds."""
+    return list(dict.fromkeys(column_of(number, kind) for kind in kinds))
+
+
+def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[int, list[Any]]:
+    """Return a document's metadata as conditions compare them: column -> values."""
+    values: dict[int, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
-            key, stored = _stored(item, fields[name][0])
-            values.setdefault(key, []).append(stored)
+            column, stored = _stored(item, fields[name][0])
+            values.setdefault(column, []).append(stored)
     return values
 
 
@@ -103,15 +139,15 @@ def number_in(text: str) -> int | float | None:
     return int(text) if text.lstrip("-+").isdigit() else float(text)
 
 
-def _stored(item: Any, number: int) -> tuple[str, float | str]:
-    """Return the engine's key of a value of a field, and the value as it is compared there."""
-    if isinstance(item, bool):  # a string, because an engine takes True for 1
-        return f"b{number}", "true" if item else "false"
-    return (f"s{number}", item) if isinstance(item, str) else (f"n{number}", float(item))
+def _stored(item: Any, number: int) -> tuple[int, float | str]:
+    """Return the column of a value of a field, and the value as it is compared there."""
+    if isinstance(item, bool):
+        return column_of(number, "b"), "true" if item else "false"
+    return (column_of(number, "s"), item) if isinstance(item, str) else (column_of(number, "n"), float(item))
 
 
 def parse_where(where: Any, fields: Fields) -> Where:
-    """Return the conditions of a search, see `Index.search`, as the engine takes them."""
+    """Return the conditions of a search, see `Index.search`, by columns."""
     if where is None:
         return ()
     alternatives = [where] if isinstance(where, Mapping) else where
@@ -121,23 +157,21 @@ def parse_where(where: Any, fields: Fields) -> Where:
         )
     if not alternatives:  # a program whose list of allowed conditions is empty must not get every document
         raise InputError("where is an empty list, so no document can meet it; give a condition, or None for all")
-    return tuple(tests for alternative in alternatives for tests in _tests(alternative, fields))
+    return tuple(tuple(_tests(alternative, fields)) for alternative in alternatives)
 
 
-def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
-    """Yield the tests of which all must hold; more than once where a typed value can be read in two ways."""
+def _tests(where: Any, fields: Fields) -> Iterator[Test]:
+    """Yield the tests of which all must hold."""
     if not isinstance(where, Mapping):
         raise InputError(f"a condition is {shown(where)}; it must be a dict of fields")
-    per_field: list[list[list[Condition]]] = []
-    for name, requested in where.items():
+    for key, requested in where.items():
+        name = canonicalize(key) if isinstance(key, str) else key
         if name not in fields:
             suggestion = nearest_name(shown(name) if not isinstance(name, str) else name, fields)
             names = ", ".join(sorted(fields)) or "none"
             hint = f"; did you mean {suggestion!r}?" if suggestion else f"; its fields are {names:.200}"
             raise InputError(f"no document of this index has a field {shown(name)}{hint}")
-        per_field += _field_tests(_Field(name, *fields[name]), requested)
-    for chosen in product(*per_field):
-        yield tuple(test for tests in chosen for test in tests)
+        yield from _field_tests(_Field(name, *fields[name]), requested)
 
 
 class _Field(NamedTuple):
@@ -169,8 +203,8 @@ def _shown(operator: str) -> str:
     return f"{operator} ({_SIGNS[operator]})" if operator in _SIGNS else operator
 
 
-def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]]]:
-    """Yield for each condition on a field the tests that it is, in each way in which it can be read."""
+def _field_tests(field: _Field, requested: Any) -> Iterator[Test]:
+    """Yield a test for each condition on a field."""
     if not isinstance(requested, Mapping):
         requested = {"in" if isinstance(requested, (list, tuple, set)) else "eq": requested}
     for operator, value in requested.items():
@@ -179,18 +213,13 @@ def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]
         if operator == "exists":
             if not isinstance(value, bool):
                 raise InputError(f"exists of {field} is {shown(value)}; give True or False")
-            keys = column_keys(field.number, field.kinds)
-            absent = [Condition(key, "exists", None, negated=True) for key in keys]
-            yield [[Condition(",".join(keys), "exists", None)] if value else absent]
+            columns = columns_of(field.number, field.kinds)
+            yield Test(tuple(Condition(column, "exists") for column in columns), negated=not value)
         elif operator in _RANGES:
-            yield [[_range(field, operator, _interpretations(value, field.kinds, ranged=True)[0])]]
-        elif operator == "eq":
-            meanings = _interpretations(value, field.kinds)
-            yield list(chain.from_iterable(_equals(field, operator, [meaning]) for meaning in meanings))
+            yield Test((_range(field, operator, _interpretations(value, field.kinds, ranged=True)[0]),))
         else:
-            items = value if operator != "ne" and isinstance(value, (list, tuple, set)) else [value]
-            meanings = [meaning for item in items for meaning in _interpretations(item, field.kinds)]
-            yield _equals(field, operator, meanings, mixes=any(isinstance(item, AsHeld) for item in items))
+            items = value if operator in ("in", "nin") and isinstance(value, (list, tuple, set)) else [value]
+            yield _equals(field, operator, list(items))
 
 
 def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
@@ -206,39 +235,53 @@ def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[An
     return read or [next(meaning for meaning in (number, truth, text) if meaning is not None)]
 
 
-def _equals(field: _Field, operator: str, values: list[Any], *, mixes: bool = False) -> list[list[Condition]]:
-    """Return the tests that a field has, or has not, one of some values, which `mixes` lets be of several kinds."""
+def _equals(field: _Field, operator: str, items: list[Any]) -> Test:
+    """Return the test that a field has, or has not, one of some values."""
+    values = list(chain.from_iterable(_interpretations(item, field.kinds) for item in items))
     checked = [_compared(item, f"the value for {field}") for item in values]
-    if not values or any(isinstance(item, list) for item in checked):
-        value = checked[0] if operator in ("eq", "ne") else checked
+    if any(isinstance(item, list) for item in checked):
+        value = checked if operator in ("in", "nin") else checked[0]
         raise InputError(f"{operator} of {field} is {shown(value)}; give a value, or for in and nin a list")
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[int, str], list[Any]] = {}
     for item in checked:
-        key, stored = _stored(item, field.number)
+        column, stored = _stored(item, field.number)
         if kind_of(item) == "d":
-            groups.setdefault((key, "dates"), []).append(_moments(item))
+            groups.setdefault((column, "dates"), []).append(_moments(item))
         else:
-            groups.setdefault((key, "in"), []).append(stored)
-    tests = [Condition(key, test, tuple(items)) for (key, test), items in groups.items()]
+            groups.setdefault((column, "in"), []).append(stored)
+    conditions = tuple(
+        Condition(column, test, _merged(group) if test == "dates" else tuple(group))
+        for (column, test), group in groups.items()
+    )
     if operator in ("ne", "nin"):
-        return [[test._replace(negated=True) for test in tests]]
-    keys = {key for key, _ in groups}
-    if len(keys) > 1 and not mixes:
+        return Test(conditions, negated=True)
+    columns = {column for column, _ in groups}
+    if len(columns) > 1 and not any(isinstance(item, AsHeld) for item in items):
         raise InputError(f"in of {field} mixes kinds: {shown(checked)}; give a list of conditions instead")
-    if not keys & set(column_keys(field.number, field.kinds)) or (
-        field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
+    if checked and (
+        not columns & set(columns_of(field.number, field.kinds))
+        or (field.kinds == "d" and all(kind_of(item) == "s" for item in checked))
     ):
         raise field.refused(operator, checked[0])
-    return [[test] for test in tests]
+    return Test(conditions)
 
 
-def _moments(text: str) -> dict[str, str]:
-    """Return the bounds of a date: of all of its day, or of the moment where it has a time."""
-    if len(text) > len("2024-05-31"):
-        return {"gte": text, "lte": text}
-    with suppress(OverflowError):  # on the last day that there is
-        return {"gte": text, "lt": (date.fromisoformat(text) + timedelta(days=1)).isoformat()}
-    return {"gte": text}
+def _moments(text: str) -> Interval:
+    """Return the moments of a date: all of its day, or the one where it has a time."""
+    start = timestamp(text)
+    assert start is not None
+    return start, start + DAY_S if len(text) == DAY_CHARS else math.nextafter(start, math.inf)
+
+
+def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
+    """Return the numbers of some intervals as intervals that rise and do not overlap."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)
 
 
 def _range(field: _Field, operator: str, value: Any) -> Condition:
@@ -256,9 +299,11 @@ def _range(field: _Field, operator: str, value: Any) -> Condition:
         raise InputError(f"{_shown(operator)} of {field} is {shown(value)}; it needs {values}")
     if kind not in field.kinds:
         raise field.refused(operator, checked)
-    if kind == "n":
-        return Condition(f"n{field.number}", "range", {operator: float(checked)})
-    return Condition(f"s{field.number}", "dates", ({operator: checked},))
+    start, end = _moments(checked) if kind == "d" else (float(checked), math.nextafter(checked, math.inf))
+    interval = {
+        "gt": (end, math.inf), "gte": (start, math.inf), "lt": (-math.inf, start), "lte": (-math.inf, end)
+    }[operator]  # fmt: skip
+    return Condition(column_of(field.number, kind), "dates" if kind == "d" else "within", (interval,))
 
 
 def _compared(value: Any, what: str) -> Any:

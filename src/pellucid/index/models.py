@@ -27,9 +27,8 @@ from pellucid.dense.vectors import unit_vectors
 from pellucid.dense.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError, shown
-from pellucid.index.arrays import DocumentRows
+from pellucid.index.arrays import DocumentRows, Vector
 from pellucid.index.embedding_server import EmbeddingServer
-from pellucid.index.engine import Generation, Vector
 from pellucid.index.settings import BM25
 from pellucid.loading import load
 from pellucid.persistence.folder import bundled_models, resolve_name, resolve_reference
@@ -129,12 +128,6 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
 def are_all_static(models: Mapping[str, Model]) -> bool:
     """Whether all models are static."""
     return all(model.is_static for model in models.values())
-
-
-def engine_generation(folder: Path, name: str, models: Mapping[str, Model]) -> Generation:
-    """Return the generation of an engine that holds the vectors of models."""
-    dense = {name: model.dimension for name, model in models.items() if not model.sparse}
-    return Generation(folder, name, dense, {name: model.signed for name, model in models.items() if model.sparse})
 
 
 def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:

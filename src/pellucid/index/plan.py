@@ -16,9 +16,9 @@ import numpy as np
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
+from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
-from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
 from pellucid.index.segments import PostingsSpan
@@ -36,12 +36,11 @@ TermReader = Callable[[Passages], Callable[[int], Terms]]
 
 
 class Snapshot(NamedTuple):
-    """What a query is asked of, at one moment: a commit with its models, and the engine where there is one."""
+    """What a query is asked of, at one moment: a commit with its models."""
 
     words: WordCache
     models: Mapping[str, Model]
     commit: Commit
-    engine: Engine | None = None
 
     @classmethod
     def from_commit(cls, commit: Commit, models: Mapping[str, Model]) -> Snapshot:
@@ -100,11 +99,6 @@ class QueryPlan:
     def weights(self) -> dict[str, float]:
         """The weights of the parts that count."""
         return {name: weight for name, weight in self.shares.items() if weight > 0}
-
-    @cached_property
-    def vectors(self) -> dict[str, Any]:
-        """The vectors of the query in the models; those with two sides are sparse."""
-        return {name: part.vector for name, part in self.parts.items() if name != BM25}
 
 
 def plan_query(

@@ -14,10 +14,10 @@ import numpy as np
 
 from pellucid.core.fingerprint import same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import EngineError, IndexFolderError, InputError, shown
+from pellucid.errors import IndexFolderError, InputError, shown
+from pellucid.index.arrays import Vector
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
-from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
 from pellucid.index.settings import precomputed_parts
 
@@ -122,19 +122,10 @@ def remaining_precomputed(state: IndexState, models: Mapping[str, Model]) -> lis
     return [name for name in parts if same_model(before[name], models[name].fingerprint)]
 
 
-def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documents: Sequence[Document]) -> Rows:
-    """Return by part the rows that an index, or its engine, has of the passages of some documents."""
+def stored_rows(commit: Commit, names: list[str], documents: Sequence[Document]) -> Rows:
+    """Return by part the rows that an index has of the passages of some documents."""
     if not names:
         return {}
-    if engine is not None:
-        points = [point for document in documents for point in document.points()]
-        vectors = engine.vectors(points, names)
-        if missing := [point for point in points if point not in vectors]:
-            raise EngineError(
-                f"passage {missing[0]} is not in the engine; its vector was given and cannot be made anew. Restore the "
-                "engine, or delete the document and add it again"
-            )
-        return {name: [vectors[point].get(name) for point in points] for name in names}
     rows: dict[str, list[Vector | None]] = {name: [] for name in names}
     positions = commit.rows_for([document.id for document in documents])
     for document in documents:

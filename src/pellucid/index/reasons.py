@@ -17,8 +17,8 @@ import numpy.typing as npt
 from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Marks, Terms, TermsByText
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import DIMENSION, WORD, JoinedRows, PairTable, Row, combined_measurement
+from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import impacts
-from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
 from pellucid.process import cached_property
 from pellucid.static.spelling import SpelledRows

@@ -1,15 +1,13 @@
 """A search: the best passages of a query plan, and the reasons of their scores.
 
 The hits are the best there are. The C function reads dense parts in 8 bits: each product is then known up to a bound,
-and only passages that may be among the best are multiplied exactly; its twin here multiplies all. Where an engine holds
-the vectors, each part brings its best passages instead.
+and only passages that may be among the best are multiplied exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,30 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.dense.reasons import EncoderQuery
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, shown
-from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
+from pellucid.errors import IndexFolderError, InputError, PellucidError, shown
+from pellucid.index.arrays import Floats, Integers, Mask, Vector, corruption_error, corruption_reported
 from pellucid.index.bm25 import K1, B, impacts
-from pellucid.index.documents import PASSAGE_BITS, Document
-from pellucid.index.engine import Engine, Vector, Where
+from pellucid.index.documents import Document
 from pellucid.index.hits import Hit, Hits
+from pellucid.index.metadata import Where
 from pellucid.index.models import model_source
 from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25
-from pellucid.native.library import native
 from pellucid.native.scan import BestScores, Bm25Terms
-from pellucid.process import cached_property
-
-MIN_CANDIDATES, MAX_CANDIDATES = 20, 12_800
-"""Passages that each part brings from an engine; more until the result is certain."""
+from pellucid.process import current_process
 
 HITS_READ_TOGETHER = 10
 """Neighbouring hits whose reasons are read at once."""
 
 _ROUNDING = 1e-5  # of a score in float32
-
-Products = dict[str, dict[int, float]]
-"""Part -> engine's number of a passage -> what the part adds to its score."""
 
 
 class PassageRef(NamedTuple):
@@ -69,7 +60,6 @@ class RankedPassages(NamedTuple):
 
     plan: QueryPlan
     passages: list[PassageParts]
-    is_exact: bool = True  # whether no other can be better
 
     def hits(self, offset: int = 0) -> Hits:
         """Return the hits from a rank on."""
@@ -80,7 +70,7 @@ class RankedPassages(NamedTuple):
         }
         return Hits(
             plan.query, state.documents, dict(plan.shares), tuple(hits_for(plan, self.passages[offset:])),
-            self.is_exact, plan.unknown, plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models,
+            True, plan.unknown, plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models,
         )  # fmt: skip
 
     def stream(self, offset: int = 0) -> Iterator[Hit]:
@@ -92,51 +82,30 @@ class RankedPassages(NamedTuple):
 def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf) -> RankedPassages:
     """Return the best documents of those with `min_score` or more."""
     top_k = min(top_k, max(plan.snapshot.commit.state.documents, 1))
-    best = _find_best(plan, top_k, where, min_score) if plan.parts else RankedPassages(plan, [])
-    if min_score == -math.inf and plan.snapshot.engine is None:
-        return best
-    return best._replace(passages=[(ref, parts) for ref, parts in best.passages if sum(parts.values()) >= min_score])
-
-
-def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> RankedPassages:
-    """Return the best documents, some below `min_score` perhaps."""
+    if not plan.parts:
+        return RankedPassages(plan, [])
+    best: list[ScoredPassage] = []
     try:
-        if plan.snapshot.engine is not None:
-            return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
-        best = _best_of_segments(plan, top_k, where, min_score)
-        return RankedPassages(plan, [(passage.ref, passage.parts) for passage in best])
+        for index, (passages, scores) in enumerate(_scan(plan, top_k, where, min_score)):
+            best += _best_documents(plan, index, passages, scores, top_k)
     except PellucidError:
         raise
     except (IndexError, ValueError) as error:
         problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
         raise IndexFolderError(problem) from error
-
-
-def _all_parts(plan: QueryPlan, products: Mapping[str, float]) -> dict[str, float]:
-    return {name: products.get(name, 0.0) for name in plan.weights}
+    best.sort(key=lambda passage: (-passage.score, passage.document))
+    return RankedPassages(plan, [(p.ref, p.parts) for p in best[:top_k] if p.score >= min_score])
 
 
 def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
     """Return one document as a hit, by its segment and its row there."""
-    segment, engine = plan.snapshot.commit.segments[segment_index], plan.snapshot.engine
-    passages = segment.passages_for(np.array([row]))
-    if engine is None:
-        parts = _parts_of_passages(plan, segment_index, passages)
-    else:
-        points = segment.document(row).points()
-        products = engine.products(plan.vectors, {name: list(points) for name in plan.vectors})
-        parts = {
-            name: np.array([products.get(name, {}).get(point, 0.0) for point in points], np.float32)
-            for name in plan.vectors
-        }
-        if BM25 in plan.parts:
-            parts[BM25] = _bm25_scores(plan, segment_index)[passages]
-    best = 0
+    passages, best = plan.snapshot.commit.segments[segment_index].passages_for(np.array([row])), 0
+    parts = _parts_of_passages(plan, segment_index, passages)
     if parts:
         total, is_shared = _sum_of(parts)
         best = int(np.argmax(np.where(is_shared, total, -np.inf)))  # the passage that a search would find, if any
     ref = PassageRef(segment_index, row, int(passages[best]))
-    return hits_for(plan, [(ref, _all_parts(plan, {name: float(values[best]) for name, values in parts.items()}))])[0]
+    return hits_for(plan, [(ref, {n: float(parts[n][best]) if n in parts else 0.0 for n in plan.weights})])[0]
 
 
 # --- The scores of a segment ---
@@ -202,25 +171,6 @@ def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]
     return total, is_shared
 
 
-# --- All segments, which hold the vectors ---
-
-
-def _best_of_segments(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> list[ScoredPassage]:
-    """Return the `top_k` best documents of all, best first."""
-    candidates = _all_passages(plan, where) if native() is None else _scan(plan, top_k, where, min_score)
-    best: list[ScoredPassage] = []
-    for index, (passages, scores) in enumerate(candidates):
-        best += _best_documents(plan, index, passages, scores, top_k)
-    return sorted(best, key=lambda passage: (-passage.score, passage.document))[:top_k]
-
-
-def _all_passages(plan: QueryPlan, where: Where) -> Iterator[tuple[Integers, dict[str, Floats]]]:
-    """Yield the passages of each segment that may be hits, and no score: the twin of `_scan`."""
-    for segment in plan.snapshot.commit.segments:
-        allowed = segment.allowed_passages(where)
-        yield np.arange(segment.n_passages) if allowed is None else np.flatnonzero(allowed), {}
-
-
 def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterator[tuple[Integers, dict[str, Floats]]]:
     """Yield of each segment the passages that may be among the best, and the parts of all passages but dense ones."""
     lowest = min_score - _ROUNDING * max(abs(min_score), 1.0) if math.isfinite(min_score) else -math.inf
@@ -278,110 +228,6 @@ def _best_documents(
     return list(best.values())
 
 
-# --- An engine, which holds the vectors ---
-
-
-class _EngineSearch:
-    """A search of an engine and of BM25, which stays in the segments."""
-
-    def __init__(self, plan: QueryPlan, engine: Engine, where: Where) -> None:
-        self._plan, self._engine, self._where = plan, engine, where
-
-    def search(self, top_k: int, min_score: float) -> RankedPassages:
-        """Return the best documents that the parts bring, and whether no other can be better."""
-        # Each part brings its best passages; what another part has brought gets its product with this one. What no part
-        # has brought scores at most the last of each list together. Unless the hits are above that, one part brings
-        # more: its last becomes smaller, and so does the sum.
-        vectors, limit = self._plan.vectors, max(MIN_CANDIDATES, 2 * top_k)
-        products: Products = {name: {} for name in self._plan.parts}
-        limits, lowest, points = dict.fromkeys(products, limit), dict[str, float](), set[int]()
-        searched = list(products)
-        while True:
-            for name, candidates in self._candidates(searched, limit).items():
-                points.update(point for point, product in candidates.items() if product)
-                products[name] |= candidates
-                lowest.pop(name, None)
-                if len(candidates) == limit:  # else these are all that have a product
-                    lowest[name] = max(min(candidates.values()), 0.0)
-            missing = {name: points.difference(products[name]) for name in lowest}
-            of_models = {name: numbers for name, numbers in missing.items() if name != BM25}
-            for name, more in self._engine.products(vectors, of_models).items():
-                products[name] |= more
-            if missing.get(BM25):
-                products[BM25] |= self._bm25_products(missing[BM25])
-            ranked = self._committed(products, _best_points(products, points), top_k)
-            last_score = sum(ranked[-1][1].values()) if len(ranked) == top_k else -math.inf
-            is_certain = not lowest or max(last_score, min_score) >= sum(lowest.values())
-            searched = [name for name in lowest if limits[name] < MAX_CANDIDATES]
-            if is_certain or not searched:
-                is_exact = is_certain and not any(name in self._engine.approximate for name in vectors)
-                return RankedPassages(self._plan, ranked, is_exact)
-            searched = [max(searched, key=lambda n: (n == BM25 or isinstance(vectors[n], tuple), lowest[n]))]
-            limit = limits[searched[0]] = 4 * limits[searched[0]]
-
-    def _candidates(self, names: Iterable[str], limit: int) -> Products:
-        queries = {name: self._plan.vectors[name] for name in names if name != BM25}
-        candidates = self._engine.search(queries, limit, self._where) if queries else {}
-        if BM25 in names:
-            points, values, is_allowed = self._bm25
-            rows = np.flatnonzero((values > 0) & is_allowed)
-            if len(rows) > limit:
-                rows = rows[np.argpartition(-values[rows], limit - 1)[:limit]]
-            rows = rows[np.argsort(-values[rows], kind="stable")]
-            candidates[BM25] = dict(zip(points[rows].tolist(), values[rows].tolist()))
-        return candidates
-
-    def _committed(self, products: Products, points: list[int], top_k: int) -> list[PassageParts]:
-        """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
-        commit = self._plan.snapshot.commit
-        committed: list[PassageParts] = []
-        waiting = iter(points)
-        while len(committed) < top_k and (block := list(islice(waiting, top_k - len(committed)))):
-            rows = commit.rows_for_numbers([point >> PASSAGE_BITS for point in block])
-            for point in block:
-                if point >> PASSAGE_BITS in rows:
-                    segment, row = rows[point >> PASSAGE_BITS]
-                    first = commit.segments[segment].first_passage(row)
-                    ref = PassageRef(segment, row, first + (point & ((1 << PASSAGE_BITS) - 1)))
-                    parts = {name: values.get(point, 0.0) for name, values in products.items()}
-                    committed.append((ref, _all_parts(self._plan, parts)))
-        return committed
-
-    @cached_property
-    def _bm25(self) -> tuple[Integers, Floats, Mask]:
-        """The engine's numbers of all passages, rising, their BM25, and whether the condition holds."""
-        points, values, is_allowed = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(0, np.bool_)]
-        for index, segment in enumerate(self._plan.snapshot.commit.segments):
-            sizes = np.diff(segment.ends, prepend=0)
-            starts = np.repeat((segment.numbers << PASSAGE_BITS) - segment.ends + sizes, sizes)
-            points.append(starts + np.arange(segment.n_passages))
-            values.append(_bm25_scores(self._plan, index))
-            matching = segment.matching(self._where) if self._where else np.ones(len(sizes), np.bool_)
-            is_allowed.append(np.repeat(matching, sizes))
-        return np.concatenate(points), np.concatenate(values), np.concatenate(is_allowed)
-
-    def _bm25_products(self, points: Iterable[int]) -> dict[int, float]:
-        """Return BM25 of some passages, by their numbers in the engine."""
-        all_points, values, _ = self._bm25
-        requested = np.array(list(points), np.int64)
-        rows = np.searchsorted(all_points, requested).clip(max=max(len(all_points) - 1, 0))
-        is_here = all_points[rows] == requested if len(all_points) else np.zeros(len(requested), np.bool_)
-        return dict(zip(requested[is_here].tolist(), values[rows[is_here]].tolist()))
-
-
-def _best_points(products: Products, points: Iterable[int]) -> list[int]:
-    """Return the best of some passages of each document, best first; of equal ones the earlier."""
-    scores = dict.fromkeys(points, 0.0)
-    for values in products.values():
-        for point, product in values.items():
-            if point in scores:
-                scores[point] += product
-    best: dict[int, int] = {}
-    for point in sorted(scores, key=lambda point: (-scores[point], point)):
-        best.setdefault(point >> PASSAGE_BITS, point)
-    return list(best.values())
-
-
 # --- Hits and their reasons ---
 
 
@@ -429,7 +275,7 @@ class HitReader:
 
     def __init__(self, plan: QueryPlan, refs: Sequence[PassageRef]) -> None:
         """Take the plan of the search, and its passages."""
-        self.plan, self.refs = plan, refs
+        self.plan, self.refs, self._process = plan, refs, current_process()
         self._documents: dict[int, Document] = {}  # by hit
         self._blocks: dict[int, PassageTerms] = {}  # by block of hits
         self._measured_queries: dict[str, EncoderQuery] = {}
@@ -486,6 +332,8 @@ class HitReader:
 
     def _passages(self, hits: Sequence[int]) -> Passages:
         """Return the passages of some hits, with what is stored of them."""
+        if self._process is not current_process():  # a lock that a thread of the parent held is never released here
+            raise InputError("these hits are of the process that forked this one; open the index and search here")
         segments, words = self.plan.snapshot.commit.segments, self.plan.snapshot.words
         refs = [self.refs[index] for index in hits]
         firsts = [segments[ref.segment].first_passage(ref.row) for ref in refs]
@@ -496,19 +344,9 @@ class HitReader:
 
     def _stored_vectors(self, hits: Sequence[int], names: Sequence[str]) -> list[dict[str, Vector]]:
         """Return the stored vectors of some hits by model, as they were when the search was made."""
-        snapshot, refs = self.plan.snapshot, [self.refs[index] for index in hits]
-        segments = snapshot.commit.segments
-        if snapshot.engine is None or not names:
-            rows = [{name: segments[ref.segment].vector(name, ref.passage) for name in names} for ref in refs]
-            return [{name: row for name, row in by_name.items() if row is not None} for by_name in rows]
-        points = [segments[ref.segment].point(ref.row, ref.passage) for ref in refs]
-        try:
-            vectors = snapshot.engine.vectors(points, names)
-        except (EngineError, InputError) as error:
-            raise InputError(f"the vectors of this search cannot be read any more: {error}. Search again") from error
-        if any(point not in vectors for point in points):
-            raise InputError("a document was changed or removed since the search; search again")
-        return [vectors[point] for point in points]
+        segments, refs = self.plan.snapshot.commit.segments, [self.refs[index] for index in hits]
+        rows = [{name: segments[ref.segment].vector(name, ref.passage) for name in names} for ref in refs]
+        return [{name: row for name, row in by_name.items() if row is not None} for by_name in rows]
 
     def _measured_query(self, name: str) -> EncoderQuery:
         """Return the query as an encoder with measured reasons reads it; its words are left out once."""

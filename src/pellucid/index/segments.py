@@ -7,7 +7,7 @@ is when documents are removed: `deleted` lists their rows, and a merge leaves th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,23 +22,23 @@ from pellucid.index.arrays import (
     Mask,
     Strings,
     Tensors,
+    Vector,
     check_arrays,
-    column_key,
     corruption_error,
     corruption_reported,
-    engine_key,
     find_invalid_numbers,
     hash_strings,
     list_for,
     merge_arrays,
 )
-from pellucid.index.documents import PASSAGE_BITS, Document
-from pellucid.index.engine import Vector, Where
-from pellucid.index.metadata import timestamp
+from pellucid.index.documents import Document
+from pellucid.index.metadata import Condition, Where, column_kind
 from pellucid.native.scan import Bm25Lists, Codes, DensePart, PassageScan
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
+
+Floats64 = npt.NDArray[np.float64]
 
 _DENSE_KINDS = ("vectors", *Codes._fields)
 _MAX_CACHED_TERMS = 1 << 16
@@ -72,6 +72,7 @@ class Segment:
         self._dense_parts: dict[str, DensePart] = {}
         self._scans: dict[tuple[str, ...], PassageScan] = {}
         self._postings_spans: dict[str, PostingsSpan] = {}  # by term
+        self._last_match: tuple[Where, Mask] | None = None  # a page counts the same documents by several fields
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
@@ -102,7 +103,7 @@ class Segment:
             deleted = _read(path)["rows"]
             if deleted.dtype != np.int32 or deleted.ndim != 1 or not len(deleted):
                 raise ValueError("there are no rows")
-            if deleted[0] < 0 or deleted[-1] >= len(self.numbers) or (np.diff(deleted) <= 0).any():
+            if deleted[0] < 0 or deleted[-1] >= len(self.numbers) or (deleted[1:] <= deleted[:-1]).any():
                 raise ValueError("the rows do not rise, or are more than there are")
         return Segment(self._tensors, self.name, deleted)
 
@@ -194,10 +195,6 @@ class Segment:
         """Return where a passage ends in the text of its document, in characters."""
         return int(self._tensors["cuts"][passage])
 
-    def point(self, row: int, passage: int) -> int:
-        """Return the number of a document's passage in an engine."""
-        return (int(self.numbers[row]) << PASSAGE_BITS) + passage - self.first_passage(row)
-
     def document(self, row: int) -> Document:
         """Return a document."""
         with corruption_reported(self.name):
@@ -222,14 +219,6 @@ class Segment:
                         rows[document_id] = row
                     position += 1
             return rows
-
-    def rows_for_numbers(self, numbers: Integers) -> tuple[Integers, Integers]:
-        """Return which of some document numbers are here and live, and their rows."""
-        rows = np.searchsorted(self.numbers, numbers).clip(max=len(self.numbers) - 1)
-        here = self.numbers[rows] == numbers
-        if self.live is not None:
-            here &= self.live[rows]
-        return np.flatnonzero(here), rows[here]
 
     # What a search reads
 
@@ -292,25 +281,43 @@ class Segment:
             np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
         return sums
 
-    def column(self, key: str) -> tuple[npt.NDArray[np.uint32], Any]:
-        """Return the documents that have values under an engine's key, rising, and the values: numbers, or strings."""
-        rows, values = list_for("column", self._tensors, column_key(key))
-        if key.startswith("n"):
-            return rows, values
-        with corruption_reported(self.name):
-            codes, positions = np.unique(values.astype(np.int64), return_inverse=True)
-            return rows, np.array([self._strings["words"].at(int(code)) for code in codes], object)[positions]
+    def column(self, column: int) -> tuple[npt.NDArray[np.uint32], Any]:
+        """Return the rows of the documents that have values in a column, rising, and the values: numbers, or strings.
 
-    def column_items(self) -> Iterator[tuple[int, str, Any]]:
-        """Yield row, key and value of every entry of the metadata that conditions see."""
-        sizes = np.diff(self._tensors["column.key_ends"], prepend=0)
-        columns = np.repeat(self._tensors["column.keys"], sizes).tolist()
-        rows, values = self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
-        for column, row, value in zip(columns, rows, values):
+        Both are as long as there are values: a row is there for each of its own.
+        """
+        rows, values = self._column(column)
+        if column_kind(column) == "n":
+            return rows, values
+        codes, positions = np.unique(self._word_codes(values), return_inverse=True)
+        with corruption_reported(self.name):
+            words = [self._strings["words"].at(code) for code in codes.tolist()]
+        return rows, np.array(words, object)[positions]
+
+    def times(self, column: int) -> tuple[npt.NDArray[np.uint32], Floats64]:
+        """Return the rows of the strings of a column, and their seconds since 1970; NaN for what is no date."""
+        rows, values = self._column(column)
+        return rows, self._tensors["words.times"][self._word_codes(values)]
+
+    def _column(self, column: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
+        rows, values = list_for("column", self._tensors, column)
+        if len(rows) and rows.max() >= len(self.numbers):
+            raise corruption_error(self.name, "a field points outside the documents")
+        return rows, values
+
+    def _word_codes(self, values: npt.NDArray[Any]) -> Integers:
+        """Return the numbers of the strings of a column."""
+        if len(values) and not (values.min() >= 0 and values.max() < len(self._strings["words"].ends)):  # nor NaN
+            raise corruption_error(self.name, "a field points outside its values")
+        return values.astype(np.int64)
+
+    def column_items(self) -> Iterator[tuple[int, int, Any]]:
+        """Yield row, column and value of every entry of the metadata that conditions see."""
+        for column in self._tensors["column.keys"].tolist():
             with corruption_reported(self.name):
-                key = engine_key(column)
-                item = value if key.startswith("n") else self._strings["words"].at(int(value))
-            yield row, key, item
+                rows, values = self.column(column)
+            for row, value in zip(rows.tolist(), values.tolist()):
+                yield row, column, value
 
     def dense(self, part: str) -> Floats:
         """Return the rows of a dense part, float32 [passages, dimension]."""
@@ -361,32 +368,34 @@ class Segment:
         return (indices, values) if len(indices) else None
 
     def matching(self, where: Where) -> Mask:
-        """Return which documents meet a condition, bool [documents]."""
+        """Return which documents meet a condition, bool [documents]; the mask is not changed."""
+        last = self._last_match
+        if last is not None and last[0] == where:
+            return last[1]
         meets_any = np.zeros(len(self.numbers), np.bool_)
         for tests in where:
             meets_all = np.ones(len(self.numbers), np.bool_)
             for test in tests:
-                check_cancelled()
-                with corruption_reported(self.name):
-                    matches = self._matches(test.key, test.operator, test.value)
-                meets_all &= ~matches if test.negated else matches
+                matches = np.zeros(len(self.numbers), np.bool_)
+                for condition in test.any_of:
+                    check_cancelled()
+                    matches[self._rows_meeting(condition)] = True
+                meets_all &= matches != test.negated
             meets_any |= meets_all
+        self._last_match = where, meets_any
         return meets_any
 
-    def _matches(self, keys: str, operator: str, value: Any) -> Mask:
-        matches = np.zeros(len(self.numbers), np.bool_)
-        for key in keys.split(","):
-            rows, values = list_for("column", self._tensors, column_key(key))
-            if operator == "in":
-                numbers = [self._codes.get(item, -1) if isinstance(item, str) else item for item in value]
-                rows = rows[np.isin(values, numbers)]
-            elif operator == "range":
-                rows = rows[_within(values, value)]
-            elif operator == "dates":
-                times = self._tensors["words.times"][values.astype(np.int64)]
-                rows = rows[np.logical_or.reduce([_within(times, bounds, timestamp) for bounds in value])]
-            matches[rows] = True
-        return matches
+    def _rows_meeting(self, condition: Condition) -> npt.NDArray[np.uint32]:
+        """Return the rows of the documents that meet a condition, some more than once."""
+        if condition.operator == "dates":
+            rows, times = self.times(condition.column)
+            return rows[_within(times, condition.values)]
+        rows, values = self._column(condition.column)
+        if condition.operator == "in":
+            with corruption_reported(self.name):
+                numbers = [self._codes.get(v, -1) if isinstance(v, str) else v for v in condition.values]
+            return rows[np.isin(values, numbers)]
+        return rows if condition.operator == "exists" else rows[_within(values, condition.values)]
 
     @cached_property
     def _codes(self) -> dict[str, int]:
@@ -394,13 +403,12 @@ class Segment:
         return {words.at(number): number for number in range(len(words.ends))}
 
 
-def _within(values: Floats, bounds: Mapping[str, Any], number: Callable[[Any], Any] = float) -> Mask:
-    """Return which values lie within all of some bounds, which `number` makes comparable."""
-    within: Mask = np.logical_and.reduce([_COMPARED[name](values, number(bound)) for name, bound in bounds.items()])
+def _within(values: Floats64, intervals: Sequence[tuple[float, float]]) -> Mask:
+    """Return which values lie in one of some intervals, which rise and do not overlap; NaN lies in none."""
+    starts, ends = np.array(intervals, np.float64).T
+    positions = starts.searchsorted(values, "right") - 1
+    within: Mask = (positions >= 0) & (values < ends[positions])
     return within
-
-
-_COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np.less_equal}
 
 
 def _read(path: Path) -> Tensors:

@@ -35,7 +35,6 @@ _SETTINGS = {
     "language": str,
     "stop_words": (None, [str]),
     "passage_characters": int,
-    "engine": {"kind": str},
     "models": [
         {"name": str, "source": (None, str), "copy": (None, str), "files": {str: str}, "dimension": int,
          "fingerprint": _FINGERPRINT}

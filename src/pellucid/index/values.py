@@ -3,6 +3,7 @@
 What pandas, numpy, Arrow and databases call missing is left out: None, NaN, NaT, NA, and the empty string. A nested
 object becomes fields with dotted names. A value that is none of these is kept as text where it has a plain one: dates,
 times and identifiers, integers beyond 2 ** 53 and infinity. What has none, such as an image, is left out and told.
+Names and strings are kept in the canonical form (NFC): spellings that Unicode calls equivalent are one value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from pellucid.errors import InputError, shown
 from pellucid.text.lines import NoValue
-from pellucid.text.unicode import well_formed
+from pellucid.text.unicode import canonicalize
 
 MAX_INTEGER = 2**53
 """Up to it every integer is a float, as which numbers are compared; larger ones are kept as text."""
@@ -67,7 +68,7 @@ def plain_metadata(metadata: Any, what: str, left_out: dict[str, str] | None = N
                 raise LeftOut("has no name")
             fields = dict(_fields(name, value, f"the field {name!r:.40} of {what}"))
             if plain.keys() & fields.keys():
-                raise LeftOut("is there twice: as a name with a dot, and as an object")
+                raise LeftOut("is there twice, such as by a name with a dot and in an object")
         except LeftOut as reason:
             if left_out is not None:
                 left_out.setdefault(name, str(reason))
@@ -80,10 +81,10 @@ def field_name(key: Any) -> str:
     """Return the name of a field: a string, an integer as its digits; "" for what can be none."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         return str(int(key))
-    return _well_formed_name(key) if isinstance(key, str) else ""
+    return _canonical_name(key) if isinstance(key, str) else ""
 
 
-_well_formed_name = lru_cache(4096)(well_formed)
+_canonical_name = lru_cache(4096)(canonicalize)
 
 
 def _fields(name: str, value: Any, what: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -125,7 +126,7 @@ def plain_value(value: Any, what: str) -> Any:
     if value is None or kind is bool:
         return value
     if isinstance(value, str):
-        return well_formed(value) or None
+        return canonicalize(value) or None
     if isinstance(value, (int, float)):
         return _number(value)
     if isinstance(value, Mapping):

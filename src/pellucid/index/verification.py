@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.arrays import has_row
+from pellucid.index.arrays import Vector, has_row
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
-from pellucid.index.engine import Engine, Vector
 from pellucid.index.metadata import entries
 from pellucid.index.models import find_copy_mismatch
 from pellucid.index.plan import Snapshot
@@ -64,17 +63,12 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
     expected = (state.documents, state.passages, state.terms)
     if actual != expected:
         problems.append(f"documents, passages and terms are {actual}, and {expected} were counted")
-    if snapshot.engine is not None:
-        problems += _check_points(snapshot.engine, segments, state.pending_deletes)
     return problems
 
 
 def _check_vectors(
     snapshot: Snapshot, segment: Segment, sample: Sequence[Document], rows: Mapping[str, int]
 ) -> Iterator[str]:
-    stored: Mapping[int, Mapping[str, Vector]] = {}
-    if snapshot.engine is not None:
-        stored = snapshot.engine.vectors([point for d in sample for point in d.points()], list(snapshot.models))
     precomputed = precomputed_parts(snapshot.commit.state.settings)  # of their rows the checksums of the files say all
     models = {name: model for name, model in snapshot.models.items() if name not in precomputed}
     texts = [text for document in sample for text in document.passages()]
@@ -82,47 +76,27 @@ def _check_vectors(
         vectors = iter([row if has_row(row) else None for row in computed])
         for document in sample:
             first = segment.first_passage(rows[document.id])
-            for number, point in enumerate(document.points()):
-                row = stored.get(point, {}).get(name)
-                if snapshot.engine is None:
-                    row = segment.vector(name, first + number)
-                if not _are_close(row, next(vectors)):
+            for number in range(len(document.ends)):
+                if not _are_close(segment.vector(name, first + number), next(vectors)):
                     yield f"the vector of {name} of passage {number} of {document.id!r:.60} is not that of its text"
 
 
 def _check_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> Iterator[str]:
     """Say which documents' metadata differ from what conditions see of them."""
-    stored: dict[int, Counter[tuple[str, object]]] = {}
-    for row, key, value in segment.column_items():
-        stored.setdefault(row, Counter())[key, value] += 1
+    stored: dict[int, Counter[tuple[int, object]]] = {}
+    for row, column, value in segment.column_items():
+        stored.setdefault(row, Counter())[column, value] += 1
     for row in segment.live_rows().tolist():
         document = segment.document(row)
         try:
             in_metadata = Counter(
-                (key, item) for key, items in entries(document.metadata, fields).items() for item in items
+                (column, item) for column, items in entries(document.metadata, fields).items() for item in items
             )
         except (KeyError, TypeError, ValueError) as error:  # a field that is not known, a value that cannot be
             yield f"the metadata of document {document.id!r:.60} cannot be: {error!r:.60}"
             continue
         if in_metadata != stored.get(row, Counter()):
             yield f"conditions see other metadata of document {document.id!r:.60} than it has"
-
-
-def _check_points(
-    engine: Engine, segments: Sequence[Segment], pending_deletes: Sequence[tuple[int, int]]
-) -> Iterator[str]:
-    expected = {
-        point
-        for segment in segments
-        for row in segment.live_rows().tolist()
-        for point in segment.document(row).points()
-    }
-    pending = {number for number, _ in pending_deletes}
-    present = set(engine.numbers())
-    for point in sorted(expected - present)[:MAX_LISTED]:
-        yield f"passage {point} is not in the engine"
-    for point in sorted(p for p in present - expected if p >> 16 not in pending)[:MAX_LISTED]:
-        yield f"the engine holds passage {point} of no document"
 
 
 def _are_close(stored: Vector | None, computed: Vector | None) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pellucid.index.terms import PUNCTUATION, SOFT_HYPHEN, Analyser
-from pellucid.native.library import native
-from pellucid.process import call_after_fork, fork_lock
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
@@ -36,7 +35,6 @@ The row is in the table or, with spelling, beyond it; -1 for none.
 
 MAX_CACHED_WORDS = 1 << 20  # that are remembered
 _MAX_CACHED_TERMS = 1 << 14
-MIN_KERNEL_CHARS = 300  # characters; such a text is read sooner without the C kernels
 
 _BYTE_CLASSES = np.array(
     [
@@ -81,12 +79,7 @@ class WordCache:
         self._query_words: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in models}  # by word
         self._phrase_models = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
-        self._lock = fork_lock()
-        call_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Drop in a child what a thread of the parent may have left half changed."""
-        self._reader = None
+        self._lock = RLock()
 
     @property
     def full(self) -> bool:
@@ -96,8 +89,6 @@ class WordCache:
     def read(self, texts: list[str]) -> WordList:
         """Return the words of some texts as `split_words` gives them, and their numbers."""
         with self._lock:
-            if sum(map(len, texts)) < MIN_KERNEL_CHARS or native() is None:
-                return self._numbered([split_words(text) for text in texts])
             if self._reader is None:
                 from pellucid.static.bulk import WordNumbers  # tokenizers takes a while to import
 

@@ -1,8 +1,7 @@
-"""Changes of an index: commits are made one after the other, each adds and deletes documents in segments and an engine.
+"""Changes of an index: commits are made one after the other, each adds and deletes documents.
 
-The engine is written first and flushed; then one commit makes a batch of documents visible, or nothing of it. A passage
-that the engine holds and no commit knows of is no hit. What must go from the engine after a commit is written down in
-it (`IndexState.pending_deletes`) and removed by the next change, if a crash came between.
+Segments are written first and flushed; then one commit makes a batch of documents visible, or nothing of it. After an
+error the commit on disk says what there is.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -25,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, ReadingError, WritingError
+from pellucid.errors import IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
     DocumentRows,
     TermCounts,
+    Vector,
     arrays_from_documents,
     bytes_of_rows,
-    has_row,
     joined_rows,
 )
 from pellucid.index.commits import (
@@ -46,10 +45,9 @@ from pellucid.index.commits import (
     read_state,
 )
 from pellucid.index.counting import TermCounter
-from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_for
-from pellucid.index.engine import Engine, EngineSettings, Point, Vector, resolve_engine, store_engine
-from pellucid.index.metadata import Fields, entries, register
-from pellucid.index.models import Model, are_all_static, engine_generation, store_models
+from pellucid.index.documents import Document, batches
+from pellucid.index.metadata import Fields, register
+from pellucid.index.models import Model, are_all_static, store_models
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import Rows, check_models_unchanged, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
@@ -65,8 +63,6 @@ MAX_MERGED_BYTES = 1 << 30
 
 MIN_FREE_BYTES = 64 << 20
 """Bytes that the disk must have left: files are mapped, and a full disk would end the process."""
-
-N_SKIPPED_NUMBERS = 1000  # numbers that are not used after a write to an engine that may arrive late
 
 MAX_PENDING_BYTES = 192 << 20
 """Bytes of texts, vectors and counts of the documents of a commit."""
@@ -91,7 +87,7 @@ def first_commit(folder: Path, state: IndexState) -> None:
 
 def _write_state(folder: Path, state: IndexState) -> None:
     """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
-    path, content = folder / "commit.json", json.dumps(state.to_json()).encode()
+    path, content = folder / "commit.json", json.dumps(asdict(state)).encode()
     if len(content) + MAX_COMMIT_OVERHEAD > MAX_COMMIT_BYTES:  # no reader would open it
         raise InputError(
             f"the settings and the {len(state.fields):,} field names of {folder} would take {len(content) >> 20:,} MB, "
@@ -275,11 +271,9 @@ class Additions:
 
     @property
     def is_due(self) -> bool:
-        """Whether they should be committed before more come: they are many, or took long, or an engine gets them."""
+        """Whether they should be committed before more come: they are many, or took long."""
         is_large = self._bytes >= MAX_PENDING_BYTES or len(self._counter) >= MAX_PENDING_TERMS
-        return bool(self._blocks) and (
-            is_large or self.snapshot.engine is not None or time.monotonic() - self._started >= MAX_PENDING_S
-        )
+        return bool(self._blocks) and (is_large or time.monotonic() - self._started >= MAX_PENDING_S)
 
     @property
     def documents(self) -> list[Document]:
@@ -329,7 +323,7 @@ def replace_documents(
 ) -> None:
     """Make documents visible and delete those that they replace (segment and row), both or neither."""
     _check_space(writer.folder, MIN_FREE_BYTES)
-    commit, engine = writer.commit, snapshot.engine
+    commit = writer.commit
     additions, state = additions or Additions(snapshot), commit.state
     counts, precomputed = additions.counts, additions.precomputed
     documents = additions.documents
@@ -338,7 +332,6 @@ def replace_documents(
     deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
     deleted_passages = {index: segments[index].passages_for(rows) for index, rows in deleted.items()}
     deleted_terms = sum(segments[index].terms_in(passages) for index, passages in deleted_passages.items())
-    removed = tuple((int(segments[index].numbers[row]), segments[index].size(row)) for index, row in replaced)
     settings = state.settings
     if not precomputed <= set(precomputed_parts(settings)):
         settings = with_precomputed(settings, [*precomputed_parts(settings), *precomputed])
@@ -350,96 +343,33 @@ def replace_documents(
         documents=state.documents + len(documents) - len(replaced),
         passages=state.passages + sum(len(d.ends) for d in documents) - sum(map(len, deleted_passages.values())),
         terms=state.terms + (0 if counts is None else counts.total) - deleted_terms,
-        pending_deletes=() if engine is None else removed,
     )
-    if engine is None:
-        segment = _segment(numbers, additions, snapshot, state_after.fields) if documents else None
-        writer.change(state_after, segment, deleted)
-        return
-    try:
-        _delete(engine, state.pending_deletes)
-        segment = _segment(numbers, additions, snapshot, state_after.fields) if documents else None
-        engine.flush()
-        writer.change(state_after, segment, deleted)
-    except BaseException:
-        uncommitted = tuple((number, len(document.ends)) for number, document in zip(numbers, documents))
-        next_number = state_after.next + N_SKIPPED_NUMBERS
-        with suppress(Exception):
-            writer.save(replace(state, next=next_number, pending_deletes=state.pending_deletes + uncommitted))
-            _delete(engine, uncommitted)
-        raise
-    with suppress(EngineError):  # the change is made whether or not the engine answers now; it is tried again
-        _delete(engine, state_after.pending_deletes)
-        engine.optimize()
+    segment = _segment(numbers, additions, snapshot, state_after.fields) if documents else None
+    writer.change(state_after, segment, deleted)
 
 
 def _segment(numbers: Sequence[int], additions: Additions, snapshot: Snapshot, fields: Fields) -> Segment:
-    """Return the segment of documents, in memory; their vectors go to the engine where there is one."""
+    """Return the segment of documents, in memory; their fields are added to `fields`."""
     documents = additions.documents
-    new_keys = [key for document in documents for key in register(document.metadata, fields)]
-    vectors: Mapping[str, DocumentRows] = additions.vectors
-    if snapshot.engine is not None:
-        for key in new_keys:
-            snapshot.engine.index_payload(key)
-        points: list[Point] = []
-        for number, document in zip(numbers, documents):
-            payload = entries(document.metadata, fields)
-            for point in points_for(number, len(document.ends)):
-                rows = {name: row for name, rows in vectors.items() if has_row(row := rows[len(points)])}
-                points.append(Point(point, rows, payload))
-        snapshot.engine.put(points)
-        vectors = {}
+    for document in documents:
+        register(document.metadata, fields)
     dimensions = {name: model.dimension for name, model in snapshot.models.items() if not model.sparse}
-    return Segment(arrays_from_documents(numbers, documents, additions.counts, vectors, dimensions, fields))
-
-
-def _delete(engine: Engine, pending_deletes: Iterable[tuple[int, int]]) -> None:
-    if points := [point for number, passages in pending_deletes for point in points_for(number, passages)]:
-        engine.delete(points)
-
-
-def repair(writer: Writer, engine: Engine) -> None:
-    """Remove from an engine what a crash has left: passages that were never committed, and those that were to go."""
-    state = writer.commit.state
-    engine.delete(engine.numbers(state.next << PASSAGE_BITS))
-    _delete(engine, state.pending_deletes)
-    # A late write of the process that ended may still arrive.
-    writer.save(replace(state, next=state.next + N_SKIPPED_NUMBERS))
+    return Segment(arrays_from_documents(numbers, documents, additions.counts, additions.vectors, dimensions, fields))
 
 
 # --- All vectors anew ---
 
 
-def write_rebuilt(
-    writer: Writer,
-    snapshot: Snapshot,
-    previous_engine: Engine | None,
-    engine_settings: EngineSettings | None,
-    allow_outside: bool,
-) -> Snapshot:
-    """Write all segments anew for the models of `snapshot`, replace the old ones in one commit, and return what is new.
-
-    `previous_engine` is open, `engine_settings` are the settings of the one that holds the vectors from now on.
-    """
+def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
+    """Write all segments anew for the models of `snapshot`, in one commit, and return that with the models."""
     folder, previous, models = writer.folder, writer.commit, snapshot.models
     _check_space(folder, MIN_FREE_BYTES + 2 * bytes_on_disk(folder))
     for file in previous.state.files():
         if problem := file.find_problem(folder):
             raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
     precomputed = remaining_precomputed(previous.state, models)
-    if precomputed and previous_engine is None:
-        stored_engine, former = previous.state.settings["engine"], engine_settings
-        if engine_settings is None or engine_settings.kind != stored_engine["kind"]:
-            former = resolve_engine(None, stored_engine, allow_outside=allow_outside)
-        if former is not None:
-            precomputed_models = {name: models[name] for name in precomputed}
-            previous_engine = former.open(engine_generation(folder, previous.state.engine, precomputed_models))
     settings = with_precomputed(rebuilt_settings(previous.state.settings, models, are_all_static(models)), precomputed)
-    settings["engine"] = store_engine(engine_settings)
     settings["models"] = store_models(folder, models, f"models-{previous.state.commit + 1}")
-    name = f"engine-{int(previous.state.engine.rpartition('-')[2]) + 1}"
-    engine = None if engine_settings is None else engine_settings.create(engine_generation(folder, name, models))
-    snapshot = snapshot._replace(engine=engine)
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
     counter = TermCounter(snapshot.words.analyser)
@@ -448,7 +378,7 @@ def write_rebuilt(
     while block is not None:
         additions = Additions(snapshot, counter)
         while block is not None and not additions.is_due:
-            additions.add(block, stored_rows(previous, previous_engine, precomputed, block))
+            additions.add(block, stored_rows(previous, precomputed, block))
             block = next(blocks, None)
         numbers = [document.number for document in additions.documents]
         stored.append(writer.write(_segment(numbers, additions, snapshot, fields)))
@@ -456,42 +386,26 @@ def write_rebuilt(
         documents += len(additions.documents)
         passages += sum(len(document.ends) for document in additions.documents)
         terms += 0 if additions.counts is None else additions.counts.total
-    if engine is not None:
-        engine.flush()
-        engine.optimize()
-        engine.flush()
     counts_after = (documents, passages, terms)
-    state = IndexState(settings, previous.state.commit, previous.state.next, *counts_after, fields, engine=name)
+    state = IndexState(settings, previous.state.commit, previous.state.next, *counts_after, fields)
     writer.save(state, stored)
     return snapshot._replace(commit=writer.commit)
 
 
 def sample_passages(
-    commit: Commit, engine: Engine | None, name: str, encoder: EncoderEmbedder, max_passages: int
+    commit: Commit, name: str, encoder: EncoderEmbedder, max_passages: int
 ) -> tuple[list[str], list[Vector]]:
     """Return up to `max_passages` passages, evenly chosen, as an encoder reads them, and their stored vectors."""
     step, index = max(1, -(-commit.state.passages // max_passages)), 0
     texts, vectors = list[str](), list[Vector]()
     for block in batches(commit.documents()):
         all_texts = [text for document in block for text in document.passages()]
-        for text, row in zip(all_texts, stored_rows(commit, engine, [name], block)[name], strict=True):
+        for text, row in zip(all_texts, stored_rows(commit, [name], block)[name], strict=True):
             if index % step == 0 and row is not None:
                 texts.append(encoder.tokenized([text], "document")[0].visible)
                 vectors.append(row)
             index += 1
     return texts, vectors
-
-
-def sweep(
-    folder: Path, before: IndexState, after: IndexState, engine_settings: EngineSettings | None, allow_outside: bool
-) -> None:
-    """Remove copies of models and generations of engines that no search asks any more."""
-    with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
-        previous_settings = resolve_engine(None, before.settings["engine"], allow_outside=allow_outside)
-        by_kind = {store_engine(e)["kind"]: e for e in (previous_settings, engine_settings) if e is not None}
-        for engine in by_kind.values():
-            engine.sweep(folder, after.engine)
-    sweep_models(folder, after)
 
 
 def sweep_models(folder: Path, after: IndexState) -> None:
@@ -505,7 +419,7 @@ def sweep_models(folder: Path, after: IndexState) -> None:
 
 
 def bytes_on_disk(folder: Path) -> int:
-    """Return what the files of a folder take of the disk; those of engines have holes."""
+    """Return what the files of a folder take of the disk."""
     size = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # removed meanwhile

@@ -191,7 +191,7 @@ def _spread(snapshot: Snapshot, limit: int) -> Iterator[tuple[Segment, Integers]
 def _map_of_index(index: Index, model: Embedder, name: str, body: MapRequest, is_read_only: bool) -> dict[str, Any]:
     """Return the map of an index, made of the first model whose vectors it holds, or with `model` where none does."""
     snapshot = index.snapshot()
-    part = next((part for part, m in snapshot.models.items() if not m.sparse and snapshot.engine is None), None)
+    part = next((part for part, m in snapshot.models.items() if not m.sparse), None)
     limit = min(body.limit, _MAX_POINTS) if part is None else body.limit
     sample = _sample(snapshot, limit)
     if part is None:
