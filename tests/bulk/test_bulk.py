@@ -1,4 +1,4 @@
-"""A corpus in shards: equal to `encode`, whatever the format, the workers, the engine, or the moment of a crash."""
+"""A corpus in shards: equal to `encode`, whatever the format, the workers, or the moment of a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scipy import sparse
 import pellucid
 from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, corpora, encode_corpus, read_shards, shards
 from pellucid.core.embedder import Embedder
-from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError, PellucidError, WritingError
+from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, WritingError
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum
 from pellucid.text.corpus import read_texts
@@ -141,21 +141,19 @@ def test_what_is_no_batch_of_texts_is_named(fruit, columns, message):
 # --- a corpus ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["parquet", "safetensors"])
 @pytest.mark.parametrize("id_field", [None, "n", "key"])
-def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, form, id_field):
-    settings = CorpusSettings(format=form, shard_size=8)
+def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, id_field):
+    settings = CorpusSettings(shard_size=8)
     paths = encode_corpus(fruit, corpus, tmp_path / "out", id_field=id_field, workers=3, settings=settings)
-    assert [path.name for path in paths] == [f"shard-{n:06d}.{form}" for n in range(7)]
+    assert [path.name for path in paths] == [f"shard-{n:06d}.parquet" for n in range(7)]
     found = whole(tmp_path / "out")
     named = {None: range(50), "n": range(100, 150), "key": map("k{}".format, range(50))}
     assert found.ids == list(named[id_field])
     assert (found.rows == compiled(fruit)(some_texts(50))).all() and found.rows.dtype == np.float32
 
 
-@pytest.mark.parametrize("form", ["parquet", "safetensors"])
-def test_sparse_shards(corpus, tmp_path, form):
-    settings = CorpusSettings(role="query", format=form, shard_size=20)
+def test_sparse_shards(corpus, tmp_path):
+    settings = CorpusSettings(role="query", shard_size=20)
     encode_corpus(Letters(), corpus, tmp_path / "out", settings=settings)
     expected = Letters().encode_query(some_texts(50))
     assert (whole(tmp_path / "out").rows != expected).nnz == 0
@@ -236,7 +234,6 @@ BAD = {
     "same": ("a.jsonl", b"{}", {"id_field": "text"}, "both 'text'"),
     "latin": ("a.txt", b"apple\nr\xe9sum\xe9\n", {}, "line 2 is not UTF-8"),
     "latin parquet": ("a.parquet", pa.table({"text": not_utf8()}), {}, r"a.parquet: the text of row {'id': 1} is not"),
-    "engine": ("a.txt", b"x\n", {"engine": "dask"}, "engine is 'dask'; it must be one of local, ray, spark"),
     "workers": ("a.txt", b"x\n", {"workers": 0}, "workers is 0"),
 }
 
@@ -256,7 +253,7 @@ def test_bad_input_is_named_and_leaves_no_shard(fruit, tmp_path, case):
 
 
 def test_settings_are_checked():
-    for settings, message in [({"format": "csv"}, "csv"), ({"shard_size": 0}, "is 0"), ({"role": "x"}, "'x'")]:
+    for settings, message in [({"shard_size": 0}, "is 0"), ({"role": "x"}, "'x'")]:
         with pytest.raises(InputError, match=message):
             CorpusSettings(**settings)
 
@@ -307,8 +304,8 @@ def test_another_run_is_refused_by_name(fruit, corpus, tmp_path):
     ]:
         with pytest.raises(InputError, match=message):
             encode_corpus(model, file, tmp_path / "out", settings=SMALL, **arguments)
-    with pytest.raises(InputError, match=r"\(different: format, shard_size\)"):
-        encode_corpus(fruit, corpus, tmp_path / "out", settings=CorpusSettings(format="safetensors"))
+    with pytest.raises(InputError, match=r"\(different: shard_size\)"):
+        encode_corpus(fruit, corpus, tmp_path / "out", settings=CorpusSettings(shard_size=9))
     assert content(tmp_path / "out") == before
 
 
@@ -324,21 +321,19 @@ def test_a_folder_of_something_else_is_left_alone(fruit, corpus, tmp_path):
         read_shards(tmp_path / "home")
 
 
-@pytest.mark.parametrize("form", ["parquet", "safetensors"])
-def test_damage_is_named_and_mended(fruit, corpus, tmp_path, form):
-    settings = CorpusSettings(format=form, shard_size=7)
-    paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
+def test_damage_is_named_and_mended(fruit, corpus, tmp_path):
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
     before = content(tmp_path / "out")
     for damage in (before[paths[2].name][:-9], None):
         paths[2].unlink()
         if damage is not None:
             paths[2].write_bytes(damage)
             with pytest.raises(ModelFolderError, match=paths[2].name):
-                encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
+                encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
         with pytest.raises(ModelFolderError, match=paths[2].name):
             list(read_shards(tmp_path / "out"))
         paths[2].unlink(missing_ok=True)
-        encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
+        encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
         assert content(tmp_path / "out") == before
 
 
@@ -416,7 +411,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     assert peaks[1] < peaks[0] + 100, peaks
 
 
-# --- processes, Ray, Spark --------------------------------------------------------------------------------------------
+# --- processes; Ray and Spark ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
@@ -433,75 +428,55 @@ def test_a_killed_worker_is_told_of(tmp_path):
         encode_corpus(Letters(), file, tmp_path / "out", workers=2, settings=SMALL)
 
 
-def _needs(engine: str) -> None:
-    pytest.importorskip(
-        {"ray": "ray", "spark": "pyspark"}[engine], reason=f"{engine} is not installed: pellucid[scale]"
-    )
-    if engine == "spark" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-        pytest.skip("Spark needs Java, and there is none")
+@pytest.mark.full
+def test_a_model_encodes_a_dataset_of_ray(fruit, tmp_path):
+    """The lines of docs/scale.md."""
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+    fruit.save_pretrained(tmp_path / "model")
+    ray.init(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1")
+    try:
+        dataset = ray.data.from_arrow(pa.table({"body": some_texts(20)}))
+        encoded = dataset.map_batches(
+            BatchEncoder, fn_constructor_args=(str(tmp_path / "model"),), fn_constructor_kwargs={"column": "body"},
+            batch_format="pyarrow", compute=ray.data.ActorPoolStrategy(size=1),
+        )  # fmt: skip
+        rows = np.array([row["embedding"] for row in encoded.take_all()], np.float32)
+    finally:
+        ray.shutdown()
+    assert (rows == compiled(fruit)(some_texts(20))).all()
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("engine", ["ray", "spark"])
-def test_clusters_give_the_same(fruit, corpus, tmp_path, monkeypatch, engine):
-    _needs(engine)
-    tests = str(Path(__file__).parent)
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([tests, str(Path(tests).parent), os.environ.get("PYTHONPATH", "")])
-    )
-    fruit.save_pretrained(tmp_path / "model")
-    model = str(tmp_path / "model")
-    encode_corpus(model, corpus, tmp_path / "here", id_field="key", settings=SMALL)
-    shutil.copytree(tmp_path / "here", tmp_path / "there")
-    for number in (0, 2, 3, 7):
-        (tmp_path / f"there/shard-{number:06d}.parquet").unlink()
-    encode_corpus(model, corpus, tmp_path / "there", id_field="key", workers=2, engine=engine, settings=SMALL)
-    assert content(tmp_path / "there") == content(tmp_path / "here")
-    broken = written(tmp_path / "broken.parquet", pa.table({"text": not_utf8()}))
-    with pytest.raises(CorpusError, match=r"broken.parquet: the text of row {'id': 1} is not UTF-8"):
-        encode_corpus(model, broken, tmp_path / "broken", workers=2, engine=engine)
-
-
-@pytest.mark.parametrize(("engine", "module"), [("ray", "ray"), ("spark", "pyspark.sql")])
-def test_an_absent_engine_is_named(fruit, corpus, tmp_path, monkeypatch, engine, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"pip install \"pellucid\[scale\]\""):
-        encode_corpus(fruit, corpus, tmp_path / "out", engine=engine)
-
-
-def test_absent_java_is_named():
-    from pellucid.bulk.corpora import _local_spark
-
-    class Builder:
-        def master(self, name):
-            return self
-
-        def config(self, key, value):
-            return self
-
-        def getOrCreate(self):
-            raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited")
-
-    with pytest.raises(MissingExtraError, match="Java 17"):
-        _local_spark(Builder(), 2)
+def test_a_model_encodes_a_frame_of_spark(fruit):
+    """The lines of docs/scale.md."""
+    sql = pytest.importorskip("pyspark.sql")
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("Spark needs Java, and there is none")
+    session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        frame, encode = session.createDataFrame([(text,) for text in some_texts(20)], ["text"]), BatchEncoder(fruit)
+        encoded = frame.mapInArrow(lambda batches: map(encode, batches), "embedding array<float>")
+        rows = np.array([row.embedding for row in encoded.collect()], np.float32)
+    finally:
+        session.stop()
+    assert (rows == compiled(fruit)(some_texts(20))).all()
 
 
 # --- damaged and hostile shards ---------------------------------------------------------------------------------------
 
 
-def _encoded(model, folder: Path, form: str, **settings):
+def _encoded(model, folder: Path):
     """Encode a few texts with ids, and return the path of the one shard."""
     if not (folder / "c.parquet").exists():
         written(folder / "c.parquet", pa.table({"text": some_texts(30), "key": [f"k{i}" for i in range(30)]}))
-    chosen = CorpusSettings(format=form, **settings)
-    return encode_corpus(model, folder / "c.parquet", folder / "out", id_field="key", settings=chosen)[0]
+    return encode_corpus(model, folder / "c.parquet", folder / "out", id_field="key")[0]
 
 
-@pytest.mark.parametrize("form", ["parquet", "safetensors"])
 @pytest.mark.parametrize("sparse_rows", [False, True])
-def test_no_flipped_bit_of_a_shard_or_of_the_manifest_is_read(fruit, tmp_path, form, sparse_rows):
+def test_no_flipped_bit_of_a_shard_or_of_the_manifest_is_read(fruit, tmp_path, sparse_rows):
     """Each region of each file: the first and last bytes, and places in all parts between."""
-    shard = _encoded(Letters() if sparse_rows else fruit, tmp_path, form)
+    shard = _encoded(Letters() if sparse_rows else fruit, tmp_path)
     for file in (shard, tmp_path / "out/state.json"):
         good, places = file.read_bytes(), np.random.default_rng(0)
         size = len(good)
@@ -527,47 +502,9 @@ def _claimed(folder: Path, **facts) -> None:
         work.commit({"shards": shards, **facts})
 
 
-def _tensors(path: Path, change) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    tensors = {name: array.copy() for name, array in load_file(path).items()}
-    change(tensors)
-    save_file(tensors, path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda t: t["indices"].fill(2**31 - 1),
-        lambda t: t["indices"].fill(-1),
-        lambda t: t["indices"].__setitem__(3, 2**20),
-        lambda t: t["indptr"].__setitem__(5, 2**40),
-        lambda t: t["indptr"].__setitem__(-1, 2**20),
-        lambda t: t["indptr"].__setitem__(0, 4),
-        lambda t: t["indptr"].__setitem__(5, -(2**40)),
-        lambda t: t.update(indptr=t["indptr"][:-1]),
-        lambda t: t.update(indptr=t["indptr"].astype(np.int32)),
-        lambda t: t.update(values=t["values"][:-1]),
-        lambda t: t.update(values=t["values"].astype(np.float64)),
-        lambda t: t.update(values=t["values"][None]),
-        lambda t: t.update(indices=t["indices"].astype(np.int64)),
-        lambda t: t["id_ends"].__setitem__(4, 2**40),
-        lambda t: t.update(id_ends=t["id_ends"][:-1]),
-        lambda t: t["id_bytes"].fill(255),
-        lambda t: t.pop("values"),
-    ],
-)
-def test_what_a_shard_claims_leads_to_no_memory_outside(tmp_path, change):
-    shard = _encoded(Letters(), tmp_path, "safetensors")
-    _tensors(shard, change)
-    _claimed(tmp_path / "out")
-    with pytest.raises(ModelFolderError, match="shard-000000"):
-        list(read_shards(tmp_path / "out"))
-
-
 @pytest.mark.parametrize("number", [-1, 26, 2**31 - 1])
 def test_a_parquet_shard_has_coordinates_of_its_dimensions_alone(tmp_path, number):
-    shard = _encoded(Letters(), tmp_path, "parquet")
+    shard = _encoded(Letters(), tmp_path)
     table = pq.read_table(shard)
     lists = table.column("indices").combine_chunks()
     wrong = pa.ListArray.from_arrays(lists.offsets, pa.array(np.full(len(lists.values), number, np.int32)))
@@ -589,7 +526,7 @@ def test_a_parquet_shard_has_coordinates_of_its_dimensions_alone(tmp_path, numbe
     ],
 )
 def test_a_dense_shard_has_the_rows_and_columns_it_should(fruit, tmp_path, change):
-    shard = _encoded(fruit, tmp_path, "parquet")
+    shard = _encoded(fruit, tmp_path)
     pq.write_table(change(pq.read_table(shard)), shard)
     _claimed(tmp_path / "out")
     with pytest.raises(ModelFolderError, match="shard-000000"):
@@ -604,7 +541,7 @@ def test_a_dense_shard_has_the_rows_and_columns_it_should(fruit, tmp_path, chang
     ],
 )  # fmt: skip
 def test_a_manifest_that_describes_no_shards_is_refused(fruit, tmp_path, facts):
-    _encoded(fruit, tmp_path, "parquet")
+    _encoded(fruit, tmp_path)
     _claimed(tmp_path / "out")
     with WorkFolder(tmp_path / "out") as work:
         work.commit(facts)
@@ -613,7 +550,7 @@ def test_a_manifest_that_describes_no_shards_is_refused(fruit, tmp_path, facts):
 
 
 def test_a_manifest_nested_deeply_is_damaged(fruit, tmp_path):
-    _encoded(fruit, tmp_path, "parquet")
+    _encoded(fruit, tmp_path)
     for depth in (200, 900, 1000, 100_000):
         (tmp_path / "out/state.json").write_text('{"facts": ' + "[" * depth + "]" * depth + "}")
         with pytest.raises(ModelFolderError, match=r"state\.json is damaged"):
@@ -643,7 +580,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(fruit, tmp_path, name
     texts = [f"apple {'pear ' * (n % 3)}" for n in range(40)]
     write = (lambda t: written(file, pa.table({"text": t}))) if name == "c.parquet" else _lines_to(file)
     write(texts)
-    real, calls = shards.write_tensors, []
+    real, calls = shards._write_parquet, []
 
     def changing(*arguments):
         calls.append(1)
@@ -653,8 +590,8 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(fruit, tmp_path, name
 
     if name == "c.txt":
         monkeypatch.setattr(corpora, "well_formed", lambda text: (changing_text(write, texts, moment, calls), text)[1])
-    monkeypatch.setattr(shards, "write_tensors", changing)
-    form = CorpusSettings(format="safetensors", shard_size=10)
+    monkeypatch.setattr(shards, "_write_parquet", changing)
+    form = CorpusSettings(shard_size=10)
     with pytest.raises(CorpusError, match="was changed while it was read"):
         encode_corpus(fruit, file, tmp_path / "out", settings=form)
     monkeypatch.undo()

@@ -1,8 +1,7 @@
 """A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, described at the end.
 
-Workers are threads or processes of this machine, Ray, or Spark. An engine takes the numbers of the shards to write and
-yields the record of each once it is written. All call `write_shard`, and only numbers move: each worker reads its
-rows and writes its file.
+Workers are threads or processes of this machine. They take the numbers of the shards to write; each reads its own rows
+and writes its file (`write_shard`).
 
 `state.json` of the folder is the manifest (`checkpoints.py`): settings, corpus, model, sizes and shards. A shard's file
 appears when it is complete, so that a killed run resumes with the missing ones.
@@ -12,39 +11,33 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ENDINGS, ROW, Job, ShardRecord, open_encoder, stamp, write_shard
+from pellucid.bulk.shards import ROW, Job, ShardRecord, open_encoder, stamp, write_shard
 from pellucid.core.arrays import Role, validate_role
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import record_model
 from pellucid.errors import (
     CorpusError,
     InputError,
-    MissingExtraError,
     ModelFolderError,
     PellucidError,
-    check_choice,
     check_integer,
-    missing_extra,
     shown,
 )
 from pellucid.index.models import Model
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.folder import is_outside_allowed, resolve_name
 from pellucid.persistence.store import checksum, writing
-from pellucid.process import environment
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.corpus import CorpusFile, corpus_file, is_path
@@ -58,7 +51,6 @@ from pyarrow.parquet import ParquetWriter  # isort: skip
 _MAX_SHARDS = 1_000_000
 _OPTIONS = ("encoding", "delimiter", "quoting")  # of a file, by which its texts may differ
 _GROUP_TEXTS = 8_192  # of a row group of the corpus as Parquet, at most
-_SHARDS_PER_TASK_SLOT = 4  # in a batch of Spark; more would keep slots busier and lose more in a crash
 
 
 @dataclass(frozen=True)
@@ -67,18 +59,15 @@ class CorpusSettings:
 
     Attributes:
         role: what the texts are encoded as: "query", "document", or None for what `encode` does.
-        format: of the shards: "parquet" or "safetensors".
         shard_size: texts in a shard; each worker loses at most so many in a crash.
     """
 
     role: Role = None
-    format: str = "parquet"
     shard_size: int = 65_536
 
     def __post_init__(self) -> None:
         """Check the values."""
         validate_role(self.role)
-        check_choice("format", self.format, ENDINGS)
         check_integer("shard_size", self.shard_size)
 
 
@@ -90,7 +79,6 @@ def encode_corpus(
     field: str = "text",
     id_field: str | None = None,
     workers: int = 1,
-    engine: str = "local",
     settings: CorpusSettings | None = None,
 ) -> list[Path]:
     """Encode a file of any number of texts into a folder of shards, in bounded memory.
@@ -105,9 +93,8 @@ def encode_corpus(
         folder: for the shards: new, empty, or that of the run to resume.
         field: the key or column of the texts, in a file named by a path.
         id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
-        workers: that encode at the same time. Here they are threads for a static model and processes for others.
-        engine: "local"; or "ray" or "spark" on the connected cluster, whose workers must reach the same paths.
-        settings: how; None for Parquet shards of 65,536 texts, encoded as `encode` does.
+        workers: that encode at the same time, threads for a static model and processes for others.
+        settings: how; None for shards of 65,536 texts, encoded as `encode` does.
 
     Returns:
         the paths of the shards, in the order of the texts.
@@ -117,12 +104,11 @@ def encode_corpus(
         InputError: an argument is out of range; or `folder` holds another run's shards, or other files.
         ModelFolderError: the model or a shard is damaged.
         WritingError: no space or no permission; what is encoded stays.
-        MissingExtraError: pyarrow, ray or pyspark is not installed.
+        MissingExtraError: pyarrow is not installed.
     """
     settings, folder = settings or CorpusSettings(), Path(folder)
     file = _file_of(corpus, field, id_field)
     source, field = file.source, file.field
-    check_choice("engine", engine, _ENGINES)
     check_integer("workers", workers)
     _check_paths(source, folder, field, id_field)
     checked_model = Model("model", model)
@@ -133,14 +119,13 @@ def encode_corpus(
             run_settings | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None}
         )
         record_model(work.metadata, checked_model.encoder, folder)
-        in_process = _in_this_process(checked_model.encoder, workers) and engine == "local"
+        in_process = _in_this_process(checked_model.encoder, workers)
         job = Job(
             checked_model.encoder if in_process else _for_other_processes(model),
-            source.absolute(), folder.absolute(), field, id_field,
-            settings.role, settings.format, settings.shard_size, work.metadata.get("texts", 0), uuid.uuid4().hex,
-            source_stamp, is_outside_allowed(),
+            source.absolute(), folder.absolute(), field, id_field, settings.role, settings.shard_size,
+            work.metadata.get("texts", 0), uuid.uuid4().hex, source_stamp, is_outside_allowed(),
         )  # fmt: skip
-        return _completed(work, job, file, checked_model.dimension, workers, engine)
+        return _completed(work, job, file, checked_model.dimension, workers)
 
 
 def _for_other_processes(model: Any) -> Any:
@@ -159,7 +144,7 @@ def _file_of(corpus: Any, field: str, id_field: str | None) -> CorpusFile:
     return replace(file, id_field=id_field or file.id_field)
 
 
-def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, workers: int, engine: str) -> list[Path]:
+def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, workers: int) -> list[Path]:
     """Write the missing shards, and describe them all."""
     staged = job.folder / "corpus.parquet"
     if not job.texts:  # of a run that ended before it had counted its texts
@@ -173,7 +158,7 @@ def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, wor
     work.commit({**summary, "shards": records, "complete": False})
     started, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
-        for record in _ENGINES[engine](job, pending, workers) if pending else ():
+        for record in _write_shards(job, pending, workers) if pending else ():
             records[names[record.number]] = {"texts": record.texts, "size": record.size, "sha256": record.sha256}
             work.commit()
             done += record.texts
@@ -285,7 +270,8 @@ def _in_this_process(encoder: Embedder, workers: int) -> bool:
     return workers == 1 or isinstance(encoder, StaticEmbedder)
 
 
-def _locally(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
+def _write_shards(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
+    """Write shards on several workers, and yield the record of each once it is written."""
     workers = min(workers, len(pending))
     pool: Executor = ThreadPoolExecutor(workers)
     if _in_this_process(job.model, workers):
@@ -318,89 +304,3 @@ def _prepare(threads: int) -> None:
             os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def _write_remotely(job: Job, number: int) -> ShardRecord | PellucidError:
-    """Write a shard in a process of a cluster, whose libraries would wrap an error."""
-    try:
-        return write_shard(job, number)
-    except PellucidError as error:
-        return error
-
-
-def _checked(outcome: ShardRecord | PellucidError) -> ShardRecord:
-    if isinstance(outcome, PellucidError):
-        raise outcome
-    return outcome
-
-
-class _RemoteWriter:
-    """What an actor of Ray does."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def write(self, number: int) -> ShardRecord | PellucidError:
-        return _write_remotely(self._job, number)
-
-
-def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
-    try:
-        import ray
-        from ray.util import ActorPool
-    except ImportError as error:
-        raise missing_extra("ray", "scale") from error
-    started = not ray.is_initialized()
-    with environment("RAY_USAGE_STATS_ENABLED", "0", is_default=True):  # nothing is sent anywhere
-        if started and os.environ.get("RAY_ADDRESS"):
-            ray.init()
-        elif started:
-            ray.init(num_cpus=workers, include_dashboard=False, _node_ip_address="127.0.0.1")
-    try:
-        writer = ray.remote(num_cpus=1)(_RemoteWriter)
-        actors = ActorPool([writer.remote(job) for _ in range(min(workers, len(pending)))])
-        yield from map(_checked, actors.map_unordered(lambda actor, number: actor.write.remote(number), pending))
-    finally:
-        if started:
-            ray.shutdown()
-
-
-def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise missing_extra("pyspark", "scale") from error
-    session = SparkSession.getActiveSession()
-    started = session is None
-    session = session or _local_spark(SparkSession.builder, workers)
-    context = session.sparkContext
-    try:
-        batch_size = _SHARDS_PER_TASK_SLOT * max(workers, context.defaultParallelism)
-        for start in range(0, len(pending), batch_size):  # records arrive a batch at a time: a crash loses one
-            batch = pending[start : start + batch_size]
-            records = context.parallelize(batch, len(batch)).map(partial(_write_remotely, job))  # a partition a shard
-            yield from map(_checked, records.collect())
-    finally:
-        if started:
-            session.stop()
-
-
-def _local_spark(builder: Any, workers: int) -> Any:
-    builder = builder.master(f"local[{workers}]").config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false")
-    try:
-        with environment("PYSPARK_PYTHON", sys.executable, is_default=True):  # else the first python on the path
-            return builder.getOrCreate()
-    except Exception as error:  # without Java of several classes, none of them Spark's own
-        if "JAVA" not in str(error).upper():
-            raise
-        raise MissingExtraError(
-            "Spark does not start without Java 17 or newer. Install one, or say with JAVA_HOME where it is"
-        ) from error
-
-
-_ENGINES: dict[str, Callable[[Job, list[int], int], Iterator[ShardRecord]]] = {
-    "local": _locally,
-    "ray": _on_ray,
-    "spark": _on_spark,
-}

@@ -14,7 +14,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,21 +24,17 @@ from pellucid.core.arrays import Role
 from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, require
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.folder import allow_external
-from pellucid.persistence.store import checksum, read_tensors, write_tensors, writing
+from pellucid.persistence.store import checksum, writing
 from pellucid.text.parquet import Table
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
 from pyarrow.parquet import ParquetFile, ParquetWriter  # isort: skip
-
-ENDINGS = {"parquet": ".parquet", "safetensors": ".safetensors"}
-"""The formats of shards, and how their files end."""
 
 ROW = "id"
 """The column of row numbers, from 0, where the corpus has no ids."""
 
 _BATCH = 8_192  # texts encoded and written together
 _MAX_COUNT = 1 << 31  # texts of a shard, dimensions: their numbers are int32
-_KINDS = {"embedding": "<f4", "values": "<f4", "indices": "<i4", "indptr": "<i8", "ids": "<i8", "id_ends": "<i8"}
 
 
 class Job(NamedTuple):
@@ -51,7 +46,6 @@ class Job(NamedTuple):
     field: str
     id_field: str | None  # of the ids; None for row numbers
     role: Role  # what the texts are encoded as
-    kind: str  # one of `ENDINGS`
     size: int  # texts in a shard; the last has fewer
     texts: int  # of the whole corpus
     run: str  # a name that no other run has: processes may outlive one, and files change between two
@@ -69,7 +63,7 @@ class Job(NamedTuple):
 
     def path(self, number: int) -> Path:
         """Return the file of a shard."""
-        return self.folder / f"shard-{number:06d}{ENDINGS[self.kind]}"
+        return self.folder / f"shard-{number:06d}.parquet"
 
 
 class ShardRecord(NamedTuple):
@@ -98,7 +92,7 @@ def write_shard(job: Job, number: int) -> ShardRecord:
     path, encoded = job.path(number), map(open_encoder(job), _batches(job, number))
     try:
         with writing(path) as tmp_path:
-            (_write_parquet if job.kind == "parquet" else _write_safetensors)(tmp_path, encoded)
+            _write_parquet(tmp_path, encoded)
             record = ShardRecord(number, job.rows(number), tmp_path.stat().st_size, checksum(tmp_path))
             if stamp(job.source) != job.stamp:
                 raise CorpusError("it was changed while it was read; start again when no other program writes to it")
@@ -193,26 +187,6 @@ def _write_parquet(path: Path, batches: Iterator[Any]) -> None:
             writer.close()
 
 
-def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
-    """Write a shard as tensors: ids, or the bytes and offsets of ids that are strings, and the rows."""
-    table = pa.Table.from_batches(batches)
-    ids = table.column(0).combine_chunks()
-    if pa.types.is_integer(ids.type):
-        tensors = {"ids": ids.cast(pa.int64()).to_numpy()}
-    else:
-        spelled = [str(row_id).encode() for row_id in ids.to_pylist()]
-        tensors = {
-            "id_bytes": np.frombuffer(b"".join(spelled), np.uint8),
-            "id_ends": np.cumsum([len(row_id) for row_id in spelled], dtype=np.int64),
-        }
-    rows = _embeddings(table)
-    if isinstance(rows, tuple):
-        tensors |= {VALUES: rows[0], INDICES: rows[1], "indptr": rows[2].astype(np.int64)}
-    else:
-        tensors[EMBEDDING] = rows
-    write_tensors(path, tensors)
-
-
 def _embeddings(table: Any) -> Any:
     """Return the embeddings of a table of ids and embeddings, an array or (values, indices, starts) of a sparse one."""
     if EMBEDDING in table.column_names:
@@ -260,7 +234,7 @@ def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
         return type(value) is int and 0 < value < _MAX_COUNT
 
     def is_listed(name: str, record: Any) -> bool:
-        is_file = Path(name).name == name and name.endswith(tuple(ENDINGS.values()))
+        is_file = Path(name).name == name and name.endswith(".parquet")
         has_checksum = isinstance(record, dict) and isinstance(record.get("sha256"), str)
         return is_file and has_checksum and is_count(record.get("texts"))
 
@@ -281,36 +255,14 @@ def _read_shard(path: Path, record: dict[str, Any], dimension: int) -> Shard:
     if checksum(path) != record["sha256"]:
         raise ModelFolderError(f"{path} is damaged: it is not the file that was written. {hint}")
     try:
-        ids, rows = (_from_parquet if path.suffix == ".parquet" else _from_safetensors)(path)
-        return Shard(ids, _checked(rows, len(ids), record["texts"], dimension))
+        with ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        ids = table.column(0).to_pylist()
+        return Shard(ids, _checked(_embeddings(table), len(ids), record["texts"], dimension))
     except PellucidError:
         raise
     except Exception as error:  # pyarrow has no common class for what a broken file makes it raise
         raise ModelFolderError(f"{path} is damaged: {' '.join(str(error).split())[:200]}. {hint}") from error
-
-
-def _from_parquet(path: Path) -> tuple[list[Any], Any]:
-    with ParquetFile(path, page_checksum_verification=True) as file:
-        table = file.read()
-    return table.column(0).to_pylist(), _embeddings(table)
-
-
-def _from_safetensors(path: Path) -> tuple[list[Any], Any]:
-    tensors, _ = read_tensors(path)
-    for name, tensor in tensors.items():
-        if name in _KINDS and tensor.dtype.str != _KINDS[name]:
-            raise ValueError(f"{name} is of type {tensor.dtype}")
-    if "ids" in tensors:
-        ids: list[Any] = tensors["ids"].tolist()
-    else:
-        content = tensors["id_bytes"].tobytes()
-        edges = [0, *tensors["id_ends"].tolist()]
-        if edges[-1] != len(content) or edges != sorted(edges):
-            raise ValueError("the places of its ids do not go up to the end")
-        ids = [content[start:end].decode() for start, end in pairwise(edges)]
-    if EMBEDDING in tensors:
-        return ids, tensors[EMBEDDING]
-    return ids, (tensors[VALUES], tensors[INDICES], tensors["indptr"])
 
 
 def _checked(rows: Any, ids: int, texts: int, dimension: int) -> Any:

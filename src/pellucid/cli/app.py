@@ -166,13 +166,12 @@ def encode(
     output_file: _Output = None,
     kind: Annotated[
         str | None,
-        typer.Option("--format", help="npy, jsonl or parquet; of shards parquet or safetensors."),
+        typer.Option("--format", help="npy, jsonl or parquet."),
     ] = None,
     role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
     id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
-    engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Turn texts into embeddings.
@@ -196,20 +195,21 @@ def encode(
     """
     text_role = roles_of(role, 1, "--role")[0]
     if folder is None:
-        for option, value in (("--id-field", id_field), ("--workers", workers), ("--engine", engine)):
+        for option, value in (("--id-field", id_field), ("--workers", workers)):
             if value is not None:
                 raise typer.BadParameter("needs a folder of shards", param_hint=option)
         _encode_to_file(open_model(model), read(file, file_options), output_file, kind, text_role)
         return
     if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
+    if kind not in (None, "parquet"):
+        raise typer.BadParameter("shards are parquet files", param_hint="--format")
     from pellucid.bulk import CorpusSettings, encode_corpus
 
-    settings = CorpusSettings(role=text_role, format=kind or "parquet")
+    settings = CorpusSettings(role=text_role)
     shards = encode_corpus(
-        model, corpus_file(file, file_options), folder, id_field=id_field, workers=workers or 1,
-        engine=engine or "local", settings=settings,
-    )  # fmt: skip
+        model, corpus_file(file, file_options), folder, id_field=id_field, workers=workers or 1, settings=settings
+    )
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 
