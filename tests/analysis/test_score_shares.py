@@ -126,15 +126,6 @@ def test_what_cannot_be_added_up_is_refused(index):
         pellucid.drivers(TableEmbedder({"a": [1.0]}), [])
 
 
-def test_the_command_line_shows_the_same(index, tmp_path):
-    (tmp_path / "queries.txt").write_text("apple tree\nrain\n")
-    run = CliRunner().invoke(cli.app, ["search", str(index.folder), "--drivers", "--json"], input="apple tree\nrain\n")
-    assert json.loads(run.stdout) == index.drivers(["apple tree", "rain"]).to_dict()
-    run = CliRunner().invoke(cli.app, ["search", str(index.folder), "x", "--drivers", "-o", str(tmp_path / "x.csv")])
-    assert run.exit_code == 2 and "--json or --html" in run.output
-    run = CliRunner().invoke(cli.app, ["drivers", "-", "--json"], input="a loan\tmortgage rates\n")
-    pairs = [("a loan", "mortgage rates")]
-    assert json.loads(run.stdout) == pellucid.drivers(pellucid.load("static-en"), pairs).to_dict()
 
 
 def test_pairs_have_columns_of_pairs_and_queries_those_of_hits(fruit):

@@ -57,10 +57,9 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     assert [hits["hits"][0]["id"] for hits in found] == ["more.txt:1", "more.txt:3"]
     run("index", "delete", folder, "more.txt:1", "more.txt:3")
     assert "no document 'x'" in run("index", "delete", folder, "x", code=1).stderr
-    assert json.loads(run("index", "info", folder, "--json").stdout)["documents"] == 2
-    assert "fields: lang (string), year (number)" in run("index", "info", folder).stdout
+    assert json.loads(run("index", "list", folder, "--json").stdout)["documents"] == 2
+    assert "fields: lang (string), year (number)" in run("index", "list", folder).stdout
     assert "all is well" in run("index", "verify", folder).stdout
-    assert "rebuilt 2" in run("index", "rebuild", folder).stderr
     assert run("search", folder, "zzz").stdout.startswith("No word of the query is known, so there are no hits.\n")
 
 
@@ -128,10 +127,6 @@ def test_questions_are_read_from_a_pipe(folder):
     assert "[Apples]" in shown and "[Cars]" in shown
 
 
-def test_an_index_rebuilt_with_another_model(folder, tmp_path, fruit):
-    fruit.without(0).save_pretrained(tmp_path / "other")
-    run("index", "rebuild", folder, "-m", tmp_path / "other")
-    assert json.loads(run("index", "info", folder, "--json").stdout)["models"] == {"other": str(tmp_path / "other")}
 
 
 def test_errors_are_one_line(tmp_path, rows):
@@ -425,9 +420,9 @@ def test_a_column_has_one_type_in_all_files_and_in_the_index(tmp_path, fruit):
     assert said in run("index", "add", tmp_path / "index", tmp_path / "b.csv", code=1).stderr
     run("index", "add", tmp_path / "index", tmp_path / "c.csv")
     run("index", "add", tmp_path / "index", tmp_path / "d.csv")  # replaces, and zip stays a string
-    assert "fields: x (number), zip (string)" in run("index", "info", tmp_path / "index").stdout
+    assert "fields: x (number), zip (string)" in run("index", "list", tmp_path / "index").stdout
     run("index", "add", tmp_path / "index", tmp_path / "b.csv", "--type", "x=string")
-    assert json.loads(run("index", "info", tmp_path / "index", "--json").stdout)["fields"]["x"] == "number or string"
+    assert json.loads(run("index", "list", tmp_path / "index", "--json").stdout)["fields"]["x"] == "number or string"
 
 
 def test_numbers_and_dates_of_a_table_can_be_compared(tmp_path, fruit):

@@ -23,16 +23,7 @@ pytest.importorskip("pyarrow")
 BUNDLED = Path(pellucid.__file__).parent / "bundled"
 SENTENCES = (Path(__file__).parents[2] / "examples" / "sentences.txt").read_text("utf-8").splitlines()[:40]
 _UNTIL_STOPPED = ("serve", "mcp")
-_NEED_TRAINING = (
-    "distill",
-    "choose-anchors",
-    "train-lexicon",
-    "token-alignment",
-    "evaluate",
-    "add",
-    "retrain",
-    "languages",
-)
+_NEED_TRAINING = ("distill", "evaluate")
 
 
 def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -69,9 +60,7 @@ def _arguments(example: str) -> tuple[list[str], str]:
 
 def _is_run(words: list[str]) -> bool:
     needs = set(words[:2]).intersection((*_UNTIL_STOPPED, *_NEED_TRAINING))
-    return not (needs - {"add"} or words[:2] == ["vocabulary", "add"]) and not any(
-        "/all-" in word or word == "my-encoder" for word in words
-    )
+    return not needs and not any("/all-" in word or word == "my-encoder" for word in words)
 
 
 def facts(number: int) -> dict[str, Any]:
@@ -108,8 +97,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = "".join(f"{first}\t{second}\n" for first, second in zip(SENTENCES[:20], SENTENCES[20:]))
     (path / "pairs.tsv").write_text(pairs, encoding="utf-8")
     (path / "log.tsv").write_text(pairs, encoding="utf-8")
-    scored = "".join(f"{line}\t{n % 5}\n" for n, line in enumerate(pairs.splitlines()))
-    (path / "sts.tsv").write_text(f"sentence1\tsentence2\tscore\n{scored}", encoding="utf-8")
     for name in ("corpus", "big"):
         parquet.write_table(pa.table({"key": list(range(40)), "text": SENTENCES}), path / f"{name}.parquet")
     (path / "queries.jsonl").write_text('{"_id": "q1", "text": "the bank"}\n{"_id": "q2", "text": "trains"}\n')

@@ -95,7 +95,6 @@ def run(monkeypatch):
 
 
 def test_every_command_works_for_the_family(run):
-    assert run(LetterEmbedder(), "similarity", "aab", "ab") == "0.9487\n"
     assert run(LetterEmbedder(), "describe", "aaab", "--top-k", "1") == "mostly about: a (90%)\n"
     assert json.loads(run(LetterEmbedder(), "explain", "aab", "ab", "--json"))["family"] == "letters"
 
@@ -728,7 +727,6 @@ def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_pa
 def test_every_command_works_for_key_tokens(run, key_tokens):
     first, second = "a man on the beach", "the sick boy"
     explanation = json.loads(run(key_tokens, "explain", first, second, "--json"))
-    assert float(run(key_tokens, "similarity", first, second)) == pytest.approx(explanation["score"], abs=1e-4)
     total = sum(row["contribution"] for row in explanation["rows"]) + explanation["remainder"]
     assert total == pytest.approx(explanation["score"], abs=1e-6) and explanation["exact"] is False
     assert run(key_tokens, "describe", first).startswith("mostly about: ")

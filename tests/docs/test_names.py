@@ -27,8 +27,6 @@ DEFENDED = {
     "bulk/near_duplicates.py: kept": "a key of `Duplicates.to_dict`: the text that stays, the opposite of `duplicate`",
     "cli/doctor.py: about": "a key of `pellucid doctor --json`: what was examined",
     "cli/doctor.py: found": "a key of `pellucid doctor --json`: in which state it is",
-    "cli/look.py: others": "an argument of `pellucid contrast`: the texts outside the group",
-    "cli/vocabulary.py: known": "an option of `pellucid vocabulary languages`: the language that the model knows",
     "core/dimensions.py: about": "a field of `Dimension` and a column of dimensions.tsv: the dimension's meaning",
     "integrations/mcp.py: others": "a key of the MCP tool's answer: the sum of the terms not listed",
     "server/reasons_api.py: about": "a key of /dimensions: the dimension's meaning, as in `Dimension`",

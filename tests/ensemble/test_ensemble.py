@@ -455,35 +455,3 @@ def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
     assert theirs.embed(texts, norm=True) == pytest.approx(expected)  # its tokenizer is as it was
     both = EnsembleEmbedder({"words": ours, "theirs": theirs.embed})
     assert cosines(both, texts, texts) == pytest.approx(expected @ expected.T, abs=1e-6)
-
-
-@pytest.mark.usefixtures("outside_allowed")
-def test_the_command_line_makes_one(fruit, tmp_path):
-    from typer.testing import CliRunner
-
-    from pellucid.cli.app import app
-
-    fruit.save_pretrained(tmp_path / "fruit")
-    fruit.without(0).save_pretrained(tmp_path / "other")
-    models, output = [str(tmp_path / "fruit"), str(tmp_path / "other")], str(tmp_path / "both")
-    command = [
-        "ensemble",
-        *(part for model in models for part in ("-m", model)),
-        "--weight",
-        "1",
-        "--weight",
-        "3",
-        "-o",
-        output,
-    ]
-    result = CliRunner().invoke(app, [*command, "--by-name"])
-    assert result.exit_code == 0, result.output
-    opened = pellucid.load(output)
-    assert (opened.names, opened.weights) == (["fruit", "other"], [0.25, 0.75])
-    assert not (tmp_path / "both" / "part_0").exists()
-    assert CliRunner().invoke(app, [*command, "--overwrite"]).exit_code == 0
-    assert (tmp_path / "both" / "part_0").exists()
-    shown = CliRunner().invoke(app, ["similarity", "apple", "pear", "--model", output]).stdout
-    assert float(shown) == pytest.approx(float(cosines(opened, ["apple"], ["pear"])[0, 0]), abs=1e-4)
-    twice = CliRunner().invoke(app, ["ensemble", "-m", models[0], "-m", models[0], "-o", output, "--overwrite"])
-    assert twice.exit_code == 2

@@ -93,7 +93,7 @@ def test_what_is_of_hits_needs_a_query(sortable, option, tmp_path, monkeypatch):
         run("search", sortable.folder, "--sort", "v", *option.split(), code=2).output.split()
     )
     assert not list(tmp_path.iterdir())
-    for command in (["search", sortable.folder], ["index", "export", sortable.folder, "-o", "x.csv"]):
+    for command in (["search", sortable.folder], ["index", "list", sortable.folder, "-o", "x.csv"]):
         assert "--sort FIELD" in " ".join(run(*command, "--descending", code=2).output.split())
 
 
@@ -132,7 +132,7 @@ def test_an_export_holds_every_value(tmp_path, suffix):
     with Index.create(tmp_path / "index", {}) as index:
         index.add(texts, ids=list("abcde"), metadata=metadata)
     out = tmp_path / f"out.{suffix}"
-    run("index", "export", tmp_path / "index", "-o", out)
+    run("index", "list", tmp_path / "index", "-o", out)
     if suffix in ("csv", "tsv"):
         with open(out, encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="," if suffix == "csv" else "\t"))
@@ -170,7 +170,7 @@ def test_conditions_of_the_command_line_take_alternatives(tmp_path):
 def test_a_table_of_another_kind_is_refused_before_anything_is_written(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["w"])
-    ran = run("index", "export", tmp_path / "index", "-o", tmp_path / "out.doc", code=1)
+    ran = run("index", "list", tmp_path / "index", "-o", tmp_path / "out.doc", code=1)
     assert ".xlsx" in ran.output and not (tmp_path / "out.doc").exists()
 
 
@@ -238,7 +238,7 @@ def test_lists_and_any_field_names_are_exported(tmp_path, suffix):
         assert len(set(index.to_frame().columns)) == 3 + len(fields)
     for name, command in (
         ("hits", ["search", tmp_path / "index", "apple"]),
-        ("all", ["index", "export", tmp_path / "index"]),
+        ("all", ["index", "list", tmp_path / "index"]),
     ):
         path = tmp_path / f"{name}.{suffix}"
         run(*command, "-o", path)
@@ -327,15 +327,11 @@ def test_filters_that_no_document_meets_are_named(sortable):
 
 def test_nearest_texts_and_duplicates_are_tables(tmp_path):
     (tmp_path / "texts.csv").write_text("text,day\na house loan,2024-01-01\na dog,2024-01-02\na house loan!,x\n")
-    run("rank", "loan", tmp_path / "texts.csv", "-o", tmp_path / "ranked.jsonl", "-k", 2)
-    ranked = [json.loads(line) for line in (tmp_path / "ranked.jsonl").read_text().splitlines()]
-    assert [row["rank"] for row in ranked] == [1, 2] and {row["row"] for row in ranked} == {1, 3}
-    assert all("loan" in row["reason"] for row in ranked)
     run("duplicates", tmp_path / "texts.csv", "-o", tmp_path / "pairs.csv", "--reasons", 1)
     with open(tmp_path / "pairs.csv", encoding="utf-8-sig") as file:
         (pair,) = csv.DictReader(file)
     assert (pair["row"], pair["kept_row"]) == ("3", "1") and float(pair["score"]) >= 0.9 and "loan" in pair["reasons"]
-    run("rank", "loan", tmp_path / "texts.csv", "-o", tmp_path / "x.doc", code=1)
+    run("duplicates", tmp_path / "texts.csv", "-o", tmp_path / "x.doc", code=1)
 
 
 def test_topics_read_texts_and_dates_of_stdin_once(monkeypatch, tmp_path):

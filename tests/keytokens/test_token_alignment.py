@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import numpy as np
@@ -17,7 +16,7 @@ pytest.importorskip("transformers")
 from pellucid.errors import InputError  # noqa: E402
 from pellucid.keytokens import Adjustment, KeyTokenSettings, token_alignment  # noqa: E402
 from pellucid.keytokens.adjustments import mean_adjustment  # noqa: E402
-from pellucid.keytokens.alignment import AlignmentControl, open_decoder  # noqa: E402
+from pellucid.keytokens.alignment import AlignmentControl  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 
@@ -111,20 +110,3 @@ def test_what_cannot_be_decided_is_refused(model, texts, options, message):
 def test_another_family_is_refused(fruit):
     with pytest.raises(InputError, match="'the model' is static; only key-token models"):
         token_alignment(fruit, TEXTS)
-
-
-def test_a_saved_model_and_a_transformer_are_opened_from_the_command_line(model, tmp_path):
-    from typer.testing import CliRunner
-
-    from pellucid.cli.app import app
-
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    model.save_pretrained(tmp_path / "ours")
-    model.backbone.model.save_pretrained(tmp_path / "theirs")
-    model.backbone.tokenizer.save_pretrained(tmp_path / "theirs")
-    for name, expected in (("ours", model), ("theirs", embedder())):
-        arguments = ["token-alignment", "-m", str(tmp_path / name), str(tmp_path / "texts.txt"), "--json"]
-        told = CliRunner().invoke(app, arguments, catch_exceptions=False)
-        assert json.loads(told.stdout) == token_alignment(expected, TEXTS).to_dict()
-    with pytest.raises(InputError, match="pooling is 'most'"):
-        open_decoder(str(tmp_path / "theirs"), "most")

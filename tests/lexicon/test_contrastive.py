@@ -7,7 +7,6 @@ import shutil
 import warnings
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -580,29 +579,3 @@ def test_texts_too_long_for_the_model_are_counted(tmp_path):
 def test_the_collator_does_not_mix_up_texts_of_one_number():
     numbers = {contrastive_trainer._text_hash(text) for text in ("", "a", "b", "a b", "\ud800", "ä")}
     assert len(numbers) == 6 and all(0 <= number < 2**63 for number in numbers)
-
-
-@pytest.mark.full
-def test_the_command_trains_a_transformer_and_trains_it_on(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    import pellucid
-    from pellucid.cli.app import app
-
-    monkeypatch.chdir(tmp_path)
-    tokenizer = word_piece()
-    tiny_model("bert", len(tokenizer)).save_pretrained("tiny")
-    tokenizer.save_pretrained("tiny")
-    rows = [{"query": row.query, "pos": list(row.pos), "neg": list(row.neg)} for row in ROWS]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def run(model, output):
-        arguments = ["train-lexicon", "-m", model, "rows.jsonl", "-o", output, "--clusters", "12", "--batch-size", "3"]
-        result = CliRunner().invoke(app, arguments, prog_name="pellucid")
-        assert result.exit_code == 0, result.output
-        return pellucid.load(output)
-
-    first = run("tiny", "first")
-    second = run("first", "second")
-    assert first.get_embedding_dimension() == second.get_embedding_dimension() == 12
-    assert abs(first.encode(["car"]) - second.encode(["car"])).max() > 0

@@ -146,21 +146,6 @@ def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(engli
     assert found(joined) > 0.5
 
 
-def test_the_command(english, pairs_file, tmp_path):
-    from typer.testing import CliRunner
-
-    from pellucid.cli.app import app
-
-    english.save_pretrained(tmp_path / "en")
-    arguments = ["vocabulary", "languages", "-m", str(tmp_path / "en"), "-o", str(tmp_path / "both"), "--steps", "0"]
-    result = CliRunner().invoke(app, [*arguments, "--parallel", f"en-de={pairs_file}"])
-    assert result.exit_code == 0, result.output
-    assert found(StaticEmbedder.from_pretrained(tmp_path / "both")) > 0.8
-    for wrong, message in ((f"fr-de={pairs_file}", "two languages of the model"), ("en-de", "CODE-CODE=FILE")):
-        result = CliRunner().invoke(app, [*arguments, "--overwrite", "--parallel", wrong])
-        assert result.exit_code == 2 and message in " ".join(result.output.replace("│", " ").split())
-
-
 def test_two_way_loss_by_hand():
     from pellucid.static.training.tuning import translation_loss
 

@@ -7,16 +7,12 @@ translation. Each language has particles besides, which mean nothing and have no
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import pellucid
-from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.training import extraction, languages
 from pellucid.static.training.distill import PcaSettings
@@ -294,65 +290,6 @@ def test_too_little_parallel_text(teacher, world, tmp_path):
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-
-
-def command(*arguments):
-    from typer.testing import CliRunner
-
-    return CliRunner().invoke(app, ["distill", *map(str, arguments)])
-
-
-def test_the_command_makes_a_model(teacher, world, tmp_path):
-    teacher.save(str(tmp_path / "teacher"))
-    options = [f"--lang={code}={world['corpora'][code]}" for code in ("en", "de")]
-    options += ["--parallel", f"de-en={world['parallel']['en', 'de']}"]  # the header tells which column is which
-    options += ["--dimensions", 20, "--drop", 3, "--steps", 0, "--vocabulary", 44, "-o", tmp_path / "model"]
-    result = command("--teacher", tmp_path / "teacher", *options)
-    assert result.exit_code == 0, result.output
-    model = pellucid.load(tmp_path / "model")
-    assert model.vectors.shape == (88, 20)
-    assert 0.4 < found(model, ("en", "de")) < 0.7
-    config = json.loads((tmp_path / "model.work/de/state.json").read_text())["asked"]
-    assert config["cased"] and config["language"] == "de" and config["max_vocabulary"] == 44
-
-
-def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
-    asked = []
-    monkeypatch.setattr(
-        languages, "distill_languages", lambda *texts, **settings: asked.append((texts, settings)) or fruit
-    )
-    options = ["--lang", "en=a=b.txt", "--lang", "de=d.txt", "--lang", "zh-Hans=z.txt", "-o", tmp_path / "model"]
-    result = command(
-        "--teacher", "teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased"
-    )
-    assert result.exit_code == 0, result.output
-    (((teacher, corpora, parallel), settings),) = asked
-    assert teacher == "teacher"
-    assert {c: str(f) for c, f in corpora.items()} == {"en": "a=b.txt", "de": "d.txt", "zh-Hans": "z.txt"}
-    assert parallel == {("en", "zh-Hans"): "p.tsv", ("en", "de"): ("a", "d")}
-    assert settings["tuning"].steps == 10_000 and not settings["extraction"].cased
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("", "CORPUS: give sentences"),
-        ("c.txt --parallel en-de=p.tsv", "--parallel: needs --lang"),
-        ("c.txt --lang en=e.txt", "--lang: takes the place of CORPUS"),
-        ("--lang en", "'en' is not CODE=FILE"),
-        ("--lang en=a.txt --lang en=b.txt", "'en' is given twice"),
-        (
-            "--lang en=a.txt --lang de=b.txt --parallel en-fr=p.tsv",
-            "'en-fr=p.tsv' is not CODE-CODE=FILE .* en-de=pairs",
-        ),
-        ("--lang en=a.txt --lang de=b.txt --parallel p.tsv", "'p.tsv' is not CODE-CODE=FILE"),
-        ("--lang en=a.txt --lang de=b.txt --parallel en-de=a.tsv --parallel de-en=b.tsv", "'de-en' is given twice"),
-    ],
-)
-def test_the_command_typed_wrongly(options, message, tmp_path):
-    result = command("--teacher", "teacher", *options.split(), "-o", tmp_path / "model")
-    assert result.exit_code == 2
-    assert re.search(message, " ".join(result.output.split()))
 
 
 # --- words of languages -----------------------------------------------------------------------------------------------

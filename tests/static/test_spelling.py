@@ -269,17 +269,6 @@ def test_an_index_spells_the_words_of_a_query_together(spelled: StaticEmbedder, 
     assert [status for _, status, _ in rows] == one_by_one and len(batches) == 1
 
 
-def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:
-    from typer.testing import CliRunner
-
-    from pellucid.cli.app import app
-
-    StaticEmbedder(spelled.vocabulary, spelled.vectors).save_pretrained(tmp_path / "plain")
-    made = CliRunner().invoke(app, ["vocabulary", "spell", "-m", str(tmp_path / "plain"), "-o", str(tmp_path / "made")])
-    assert made.exit_code == 0, made.output
-    assert np.allclose(pellucid.load(tmp_path / "made").encode("tokeners"), spelled.encode("tokeners"), atol=1e-6)
-
-
 _WORDS = st.sampled_from(
     [*STEMS, "tokeners", "bankvoqzuxy", "riverine", "A320", "b4nk", "kentosingu", "東京", "qwxzzyv"]
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import mmap
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pellucid
-from commands import run_command
 from pellucid.errors import CorpusError, InputError
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
@@ -503,30 +501,3 @@ def test_views(world, corpus, prefixes, tmp_path):
     for report, said in zip(reports, ("w1 w2", "that are known", "table, MB"), strict=True):
         assert said in " ".join(check_views(report).split())
         assert len(report.to_frame()) == len(report._records())
-
-
-def test_the_commands(world, corpus, tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    model_of(world, slice(0, 250)).save_pretrained("first", dtype="float16")
-    opened = pellucid.load
-    monkeypatch.setattr(
-        "pellucid.cli.vocabulary._model", lambda name: opened(teacher_of(world) if name == "t" else name)
-    )
-    (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
-
-    run = partial(run_command, "vocabulary")
-
-    told = run("add", "-m", "first", "w290", "--words", "words.txt", "--teacher", "t", "-o", "more")
-    assert "w290" in told.stdout and told.stderr == "wrote more: 253 words\n"
-    more = pellucid.load("more")
-    assert list(more.vocabulary.words[-3:]) == ["w290", "w280", "w1▁w2"] and more.vectors.dtype == np.float16
-    assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "again", code=1).stderr
-    assert run("prune", "-m", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
-    assert len(pellucid.load("small").vocabulary) == 40
-    monkeypatch.setattr("pellucid.static.training.tuning.RefinementSettings", lambda steps: SMALL)
-    trained = run(
-        "retrain", "-m", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900"
-    )
-    assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
-    assert pellucid.load("own").vectors.dtype == np.float16

@@ -380,7 +380,7 @@ def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
     sums = np.asarray(rows.sum(axis=1)).ravel()
     if not np.isfinite(sums).all():
         number = numbers[int(np.flatnonzero(~np.isfinite(sums))[0])]
-        raise InputError(f"the model gives NaN or infinity for text {number}; check its tables with pellucid verify")
+        raise InputError(f"the model gives NaN or infinity for text {number}; check its tables with pellucid doctor -m")
     return rows
 
 

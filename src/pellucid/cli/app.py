@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from pellucid.cli import auditing, look, make, search, serving, vocabulary
+from pellucid.cli import look, make, search, serving
 from pellucid.cli.input import (
     FILE_DEFAULTS,
     AsTextOption,
@@ -33,12 +33,10 @@ from pellucid.cli.input import (
     corpus_file,
     encoder_with_reasons,
     open_model,
-    pairs_of,
     read,
     reads_texts,
     refuse_files,
     roles_of,
-    tabbed_pairs,
 )
 from pellucid.cli.output import (
     Listed,
@@ -64,25 +62,11 @@ class Commands(Listed):
     """The commands, with errors turned into one line and an exit code."""
 
     headings: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Embed and explain": ("encode", "similarity", "explain", "describe", "rank", "duplicates"),
+        "Embed and explain": ("encode", "explain", "describe", "duplicates"),
         "Search": ("index", "search", "serve", "mcp"),
-        "Look into a model": (
-            "dimensions",
-            "cards",
-            "audit",
-            "bias",
-            "report",
-            "contrast",
-            "topics",
-            "drivers",
-            "compare",
-            "deletion-test",
-            "check-reasons",
-            "token-alignment",
-            "evaluate",
-        ),
-        "Make and change models": ("distill", "choose-anchors", "train-lexicon", "ensemble", "vocabulary", "edit"),
-        "This installation": ("models", "verify", "doctor"),
+        "Look into a model": ("compare", "topics", "audit", "bias", "report", "evaluate"),
+        "Make and change models": ("distill", "edit"),
+        "This installation": ("models", "doctor"),
     }
 
     def invoke(self, ctx: Any) -> Any:
@@ -230,60 +214,6 @@ def _encode_to_file(model: Embedder, texts: Iterator[str], path: Path | None, ki
 
 @app.command()
 @reads_texts
-def similarity(
-    a: Annotated[str | None, typer.Argument(help="A text, or a file with one text a line.")] = None,
-    b: Annotated[str | None, typer.Argument(help="Another; both texts, or both files of equal length.")] = None,
-    pairs: Annotated[
-        str | None, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")
-    ] = None,
-    as_text: AsTextOption = False,
-    json: JsonOption = False,
-    model: ModelOption = "static-en",
-    file_options: FileOptions = FILE_DEFAULTS,
-) -> None:
-    """Print the similarity of two texts, or of each pair in two files.
-
-    The cosine of their embeddings, from -1 to 1. A note on stderr says if the model knows
-    less than half of a text's words.
-
-    \b
-    Examples:
-      pellucid similarity "a loan for a house" "mortgage rates"
-      pellucid similarity questions.txt answers.txt
-      cut -f 1,2 pairs.tsv | pellucid similarity --pairs -
-    """
-    if pairs is not None and a is not None:
-        raise typer.BadParameter("give either --pairs, or A and B", param_hint="A")
-    text_pairs = (
-        tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, file_options=file_options)
-    )
-    import numpy as np
-
-    from pellucid.explain.views.explanation import coverage_warning
-    from pellucid.text.words import LOW_COVERAGE
-
-    opened = open_model(model)
-    low = total = 0
-    for block in blocks(text_pairs):
-        sides = [list(side) for side in zip(*block)]
-        scores = opened.similarity_pairwise(*map(opened.encode, sides))
-        shares = np.array([opened.coverage(side) for side in sides])
-        for (text1, text2), score, coverages in zip(block, scores, shares.T.tolist()):
-            line = {"text1": text1, "text2": text2, "similarity": round(float(score), 6)}
-            line |= {"coverage1": round(coverages[0], 6), "coverage2": round(coverages[1], 6)}
-            typer.echo(json_line(line) if json else f"{score:.4f}")
-        low += int((shares.min(axis=0) < LOW_COVERAGE).sum())
-        total += len(block)
-    if low and total > 1:
-        say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
-    elif total == 1:
-        for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened.coverage_and_gaps(list(block[0]))), 1):
-            if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
-                say(f"note: {warning}", err=True)
-
-
-@app.command()
-@reads_texts
 def duplicates(
     file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
@@ -381,7 +311,7 @@ def explain(
       pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured
     """
     if not as_text:
-        refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ..., or pellucid similarity for pairs in two files')
+        refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
     if open:
         from pellucid.cli.serving import explore
 
@@ -479,44 +409,25 @@ def models(json: JsonOption = False) -> None:
 
 
 @app.command()
-def verify(
+def doctor(
     json: JsonOption = False,
-    model: ModelOption = "static-en",
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Check the files of this model too.")] = None,
 ) -> None:
-    """Check that the files of a model are those that were saved.
+    """Check this installation: versions, kernels, extras, models, and whether a score adds up.
 
-    Files are compared with their checksums in config.json, and tables searched for NaN and
-    infinity. dimensions.tsv and README.md may be edited. The exit code is 1 if a file is
-    damaged.
+    The files of models are compared with the checksums in their config.json, and their
+    tables searched for NaN and infinity. Downloads nothing. The exit code is 1 if something
+    does not work.
 
     \b
     Examples:
-      pellucid verify
-      pellucid verify -m ./my-model
-    """
-    from pellucid.errors import ModelFolderError
-    from pellucid.persistence.folder import verify as check
-
-    file_states = check(model)
-    for file in file_states:
-        typer.echo(json_line(file._asdict()) if json else f"{file.name}\t{file.state}")
-    broken = [file.name for file in file_states if not file.sound]
-    if broken:
-        raise ModelFolderError(
-            f"{len(broken)} of {len(file_states)} files of {model} are not sound: {', '.join(broken)}"
-        )
-
-
-@app.command()
-def doctor(json: JsonOption = False) -> None:
-    """Check this installation: versions, kernels, extras, models, and whether a score adds up.
-
-    Downloads nothing. The exit code is 1 if something does not work.
+      pellucid doctor
+      pellucid doctor -m ./my-model
     """
     from pellucid.cli.doctor import examine
 
     sound = True
-    for finding in examine():
+    for finding in examine(model):
         typer.echo(json_line(finding._asdict())) if json else say(
             f"{'' if finding.sound else 'WRONG '}{finding.about}: {finding.found}"
         )
@@ -525,7 +436,7 @@ def doctor(json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-for _part in (look, auditing, make, vocabulary, search, serving):  # each registers its own commands
+for _part in (look, make, search, serving):  # each registers its own commands
     app.registered_commands += _part.commands.registered_commands
     app.registered_groups += _part.commands.registered_groups
 for _commands in (app, *(group.typer_instance for group in app.registered_groups)):

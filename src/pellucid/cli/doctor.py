@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -33,14 +34,18 @@ class Examined(NamedTuple):
     sound: bool = True
 
 
-def examine() -> Iterator[Examined]:
-    """Look at versions, kernels, extras, models and settings, and try the first model; a fault does not end it."""
+def examine(model: str | None = None) -> Iterator[Examined]:
+    """Look at versions, kernels, extras, models and settings, and try the first model; a fault does not end it.
+
+    Args:
+        model: another model whose files are checked.
+    """
     for subject, look in (
         ("versions", _versions),
         ("kernels", _kernels),
         ("threads", _threads),
         ("extras", _extras),
-        ("models", _models),
+        ("models", partial(_models, [model] if model else [])),
         ("self-test", _self_test),
         ("hub", _hub),
     ):
@@ -102,9 +107,9 @@ def _extras() -> Iterator[Examined]:
     yield Examined("extras", f"complete: {', '.join(complete) or 'none'}")
 
 
-def _models() -> Iterator[Examined]:
-    """Check the files of the bundled models."""
-    broken, names = [], bundled_models()
+def _models(more: list[str]) -> Iterator[Examined]:
+    """Check the files of the bundled models and of others."""
+    broken, names = [], [*bundled_models(), *more]
     for name in names:
         try:
             broken += [f"{name}/{file.name} {file.state}" for file in verify(name) if not file.sound]

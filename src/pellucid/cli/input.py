@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
-from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pellucid.core.arrays import Role
     from pellucid.core.embedder import Embedder
     from pellucid.dense.embedder import EncoderEmbedder
-    from pellucid.static.training.parallel import Languages, ParallelFiles
     from pellucid.text.corpus import CorpusFile
 
 
@@ -52,7 +50,6 @@ _TEACHER = "A sentence-transformers or pellucid model: folder, name or hub id."
 TeacherOption = Annotated[str, _option("--teacher", help=_TEACHER)]
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
-ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
 DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
 
@@ -260,19 +257,6 @@ def numbers_of(options: Iterable[str] | None, option: str, form: str) -> dict[st
     return number_by_name
 
 
-def pairs_of(a: str | None, b: str | None, *, as_text: bool, file_options: FileOptions) -> Iterator[Pair]:
-    """Return the pair of the texts `a` and `b`, or the pairs of the lines of two files."""
-    if a is None or b is None:
-        raise typer.BadParameter("give two texts, two files, or --pairs FILE", param_hint="A B")
-    files = [not as_text and _is_file(name) for name in (a, b)]
-    if all(files):
-        return _side_by_side(a, b, file_options)
-    if any(files):
-        file, text = (a, b) if files[0] else (b, a)
-        raise typer.BadParameter(f"{file} is a file and {text!r:.60} is not; --text takes both as texts")
-    return iter([(a, b)])
-
-
 def tabbed_pairs(source: str) -> Iterator[Pair]:
     """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
     from pellucid.text.lines import read_lines
@@ -286,21 +270,6 @@ def tabbed_pairs(source: str) -> Iterator[Pair]:
         yield columns[0], columns[1]
 
 
-def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[Languages, ParallelFiles]:
-    """Return the files of --parallel by languages; `codes` maps "en-de" to both codes, which may have hyphens."""
-    files_by_languages: dict[Languages, ParallelFiles] = {}
-    for option in options:
-        pair, _, files = option.partition("=")
-        if pair not in codes or not files:
-            form = f"CODE-CODE=FILE with two languages of the model, such as {next(iter(codes), 'en-de')}=pairs.tsv"
-            raise typer.BadParameter(f"{option!r} is not {form}", param_hint="--parallel")
-        if codes[pair] in files_by_languages or codes[pair][::-1] in files_by_languages:
-            raise typer.BadParameter(f"{pair!r} is given twice; put it into one file", param_hint="--parallel")
-        first_file, comma, second_file = files.partition(",")
-        files_by_languages[codes[pair]] = (first_file, second_file) if comma and not os.path.exists(files) else files
-    return files_by_languages
-
-
 def _is_file(name: str) -> bool:
     """Whether `name` is a file; a text that ends like the name of one is an error."""
     if "\0" in name:
@@ -310,14 +279,6 @@ def _is_file(name: str) -> bool:
     if name.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, name)):
         raise InputError(f"file not found: {name}. Add --text if this is the text itself")
     return False
-
-
-def _side_by_side(a: str, b: str, file_options: FileOptions) -> Iterator[Pair]:
-    for number, (text1, text2) in enumerate(zip_longest(read(a, file_options), read(b, file_options)), 1):
-        if text1 is None or text2 is None:
-            ended, longer = (a, b) if text1 is None else (b, a)
-            raise InputError(f"{ended} ends before text {number} of {longer}; the files need equally many texts")
-        yield text1, text2
 
 
 def _stdin(encoding: str | None = None) -> Iterator[str]:

@@ -42,7 +42,7 @@ index = typer.Typer(
     cls=Listed,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Keep documents in an index for pellucid search: build, add, delete, inspect, verify.",
+    help="Keep documents in an index for pellucid search: build, add, delete, list, verify.",
 )
 
 commands.add_typer(index, name="index")
@@ -153,14 +153,37 @@ def delete(
         typer.echo(f"removed {count:,}, {len(opened):,} are left", err=True)
 
 
-@index.command()
-def info(folder: _Folder, json: JsonOption = False) -> None:
-    """Show what an index holds, the parts of its scores and its size on disk.
+@index.command("list")
+def list_(
+    folder: _Folder,
+    where: _Where = None,
+    sort: _Sort = None,
+    descending: _Descending = False,
+    offset: _Offset = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Documents to write at most.")] = None,
+    output: TableOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what an index holds: models, parts of scores, fields, size; with --output, its documents as a table.
 
-    Fields are those of the metadata, with the types of their values.
+    The table has id, title, text and a column for each field. Memory does not grow with the
+    number of documents. Filters are those of pellucid search.
+
+    \b
+    Examples:
+      pellucid index list my-index
+      pellucid index list my-index -o all.csv
+      pellucid index list my-index -o english.xlsx --where lang=en --sort day --descending
     """
+    _check_sorted(sort, descending)
     with _open(folder) as opened:
+        if output is not None:
+            page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
+            write_documents(output, opened, _conditions(where or []), page)
+            return
         description = opened.info()
+    if where or sort or offset or limit:
+        raise typer.BadParameter("is of documents, and needs a table to write: -o FILE", param_hint="--where / --sort")
     if json:
         typer.echo(json_line(description))
         return
@@ -169,31 +192,6 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
         if isinstance(value, dict):
             value = [f"{part} {number}" for part, number in value.items()]
         say(f"{name}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
-
-
-@index.command()
-def export(
-    folder: _Folder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .csv, .tsv, .jsonl, .parquet or .xlsx file.")],
-    where: _Where = None,
-    sort: _Sort = None,
-    descending: _Descending = False,
-    offset: _Offset = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Documents to write at most.")] = None,
-) -> None:
-    """Write documents to a table: id, title, text and a column for each field.
-
-    Memory does not grow with the number of documents. Filters are those of pellucid search.
-
-    \b
-    Examples:
-      pellucid index export my-index -o all.csv
-      pellucid index export my-index -o english.xlsx --where lang=en --sort day --descending
-    """
-    _check_sorted(sort, descending)
-    with _open(folder) as opened:
-        page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
-        write_documents(output, opened, _conditions(where or []), page)
 
 
 @index.command()
@@ -271,24 +269,6 @@ def evaluate(
     show(evaluation, json, html)
 
 
-@index.command()
-def rebuild(folder: _Folder, model: _Models = None) -> None:
-    """Compute all vectors of an index again from its texts, also with other models.
-
-    Searches use the old vectors until all new ones are stored, also in programs that have
-    the index open. Changes wait.
-
-    \b
-    Examples:
-      pellucid index rebuild my-index
-      pellucid index rebuild my-index -m static-multi
-    """
-    from pellucid.index.index import Index
-
-    with Index.open(folder, model or None, rebuild=True) as opened:
-        typer.echo(f"rebuilt {len(opened):,} documents", err=True)
-
-
 @commands.command()
 def search(
     folder: _Folder,
@@ -317,9 +297,6 @@ def search(
         int | None, typer.Option(min=1, help="Find the fewest words whose removal ranks this hit below the next.")
     ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
-    drivers: Annotated[
-        bool, typer.Option("--drivers", help="Show which words contribute most to the scores of all queries.")
-    ] = False,
     output: TableOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
@@ -337,11 +314,8 @@ def search(
 
     Filters are FIELD>=VALUE, with >=, <=, >, <, = or !=; all must hold. A value has the
     type of its field; quote it to make it a string. Write dates as 2024-05-31. FIELD=
-    finds documents without the field. pellucid index info lists the fields. With filters
+    finds documents without the field. pellucid index list shows the fields. With filters
     or --sort and no query, documents are listed.
-
-    --drivers sums up all queries: the share of each word and phrase in the scores of
-    their hits, and the queries whose best hit owes more than half of its score to one word.
 
     \b
     Examples:
@@ -356,7 +330,6 @@ def search(
       pellucid search my-index "interest rates" --html hits.html
       pellucid search my-index --where status=open --sort day --descending
       pellucid search my-index < queries.txt --json > hits.jsonl
-      pellucid search my-index < queries.txt --drivers --html drivers.html
     """
     if open:
         from pellucid.cli.serving import explore
@@ -365,8 +338,6 @@ def search(
         return
     check_table(output)
     is_list = query is None and bool(where or sort or descending or offset)
-    if drivers and output is not None:
-        raise typer.BadParameter("writes hits; with --drivers use --json or --html", param_hint="--output")
     if not is_list and (sort or descending):
         raise typer.BadParameter(
             "hits come in the order of their scores; leave out the query, or sort the table of -o", param_hint="--sort"
@@ -387,10 +358,7 @@ def search(
         "min_score": min_score,
     }
     with _open(folder) as opened:
-        if drivers:
-            searches = (opened.search(text, top_k, **options) for text in _queries(query))
-            show(opened.drivers(hits.measured() if measure else hits for hits in searches), json, html)
-        elif output is not None and not measure:
+        if output is not None and not measure:
             streams = ((text, opened.stream(text, top_k, **options)) for text in _queries(query))
             write_hits(output, opened, streams, offset)
         else:

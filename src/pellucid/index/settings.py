@@ -186,14 +186,14 @@ def check_settings(settings: Mapping[str, Any], file: Path) -> None:
     """Check that the weights stored in `file` can be used, and that BM25 was counted with this version's analyser."""
     if problem := _find_weight_problem(settings):
         raise IndexFolderError(
-            f"the settings in {file} cannot be used: {problem}. Restore the file, or open the index with rebuild=True "
-            "(pellucid index rebuild), which takes the default weights"
+            f"the settings in {file} cannot be used: {problem}. Restore the file, or open the index with rebuild=True, "
+            "which takes the default weights"
         )
     fingerprint_now = _bm25_fingerprint(settings)
     if settings["bm25"] and settings.get("analyser", fingerprint_now) != fingerprint_now:
         raise IndexFolderError(
             f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. "
-            "Count anew: open the index with rebuild=True, or pellucid index rebuild"
+            "Count anew: open the index with rebuild=True"
         )
 
 

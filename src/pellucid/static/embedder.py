@@ -202,7 +202,7 @@ class StaticEmbedder(Embedder):
 
         A table of more than 4 MB is mapped, not read: opening takes milliseconds, and processes that open the same
         folder share its memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read
-        them whole, and a text that meets one is refused by `encode` (`pellucid verify` searches tables of any size).
+        them whole, and a text that meets one is refused by `encode` (`pellucid doctor -m` searches tables of any size).
 
         Raises:
             ModelFolderError: nothing is there, it is of another family, or its files are broken.

@@ -414,7 +414,7 @@ def not_finite(text: str) -> InputError:
     """Return the error for a text whose words' vectors add up to no number."""
     return InputError(
         f"the vectors of the words of {text!r:.60} are NaN or infinite, or too large to add up. The model's table is "
-        "broken: run `pellucid verify` on its folder, and make or download it again"
+        "broken: run `pellucid doctor -m` on its folder, and make or download it again"
     )
 
 
