@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pellucid.analysis import coordinates
 from pellucid.analysis.auditing import Thresholds, audit, support
 from pellucid.analysis.coordinates import correlations, spread
-from pellucid.analysis.deletion import deletion_test
 from pellucid.analysis.dimension_cards import cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
@@ -55,15 +54,16 @@ def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
 def test_blocks_and_chunks_change_nothing(monkeypatch, sparse):
     model = random_table(sparse=sparse)
     texts = [*model.rows, "unknown"] * 2
-    whole = spread(model, texts, examples=3, dimensions=[0, 4])
+    whole = spread(model, texts)
     monkeypatch.setattr(coordinates, "_BLOCK_TEXTS", 7)
     monkeypatch.setattr(coordinates, "_CHUNK_COLUMNS", 2)
-    parts = spread(model, iter(texts), examples=3, dimensions=[0, 4])
+    parts = spread(model, iter(texts))
     for name in ("firing", "mean", "deviation", "low", "high", "shares", "common"):
         assert getattr(parts, name) == pytest.approx(getattr(whole, name), abs=1e-12)
-    assert parts.highest == whole.highest and parts.lowest == whole.lowest
-    assert [block.shape for _, block in correlations(parts.sample)] == [(2, 6)] * 3
-    found = np.vstack([block for _, block in correlations(parts.sample)])
+    for sign in (1, -1):
+        assert parts.examples(4, 3, sign) == whole.examples(4, 3, sign) and len(parts.examples(4, 3)) == 3
+    assert [block.shape for _, block in correlations(parts)] == [(2, 6)] * 3
+    found = np.vstack([block for _, block in correlations(parts)])
     expected = np.corrcoef(units(model, list(model.rows) * 2).T)
     np.testing.assert_allclose(found, expected - np.eye(6), atol=1e-6)
 
@@ -286,10 +286,6 @@ def test_a_frame_follows_from_the_records():
     names = [field.name for field in fields(one.cards[0])]
     assert list(one.to_frame().columns) == list(replace(one, cards=()).to_frame().columns) == names
     assert one.to_dict()["cards"] == [cards(model, list(model.rows), 0)[0].to_dict()]  # a card among cards is a card
-    tested = deletion_test(model, [("t0", "t1"), ("t2", "t3"), ("t4", "t5")], top_k=1)
-    frame = tested.to_frame()
-    assert list(frame.columns)[:5] == ["k", "top_mean", "top_low", "top_high", "random_mean"]
-    assert frame["top_low"].tolist() == [point.top.low for point in tested.curve]
     ranked = rank(model, "t0", ["t1", "t0"]).to_frame()
     assert ranked[["rank", "document", "text"]].values.tolist() == [[1, 1, "t0"], [2, 0, "t1"]]
     assert set(ranked.loc[0, "reasons"]) <= set(model.dimensions.names) and "known" in ranked

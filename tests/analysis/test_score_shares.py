@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import pellucid
 from pellucid import Index
-from pellucid.cli import app as cli
 from pellucid.errors import InputError
 from tables import HOSTILE, TableEmbedder, check_views
 
@@ -124,8 +121,6 @@ def test_what_cannot_be_added_up_is_refused(index):
         index.drivers("apple")
     with pytest.raises(InputError, match="no pairs"):
         pellucid.drivers(TableEmbedder({"a": [1.0]}), [])
-
-
 
 
 def test_pairs_have_columns_of_pairs_and_queries_those_of_hits(fruit):

@@ -127,8 +127,6 @@ def test_questions_are_read_from_a_pipe(folder):
     assert "[Apples]" in shown and "[Cars]" in shown
 
 
-
-
 def test_errors_are_one_line(tmp_path, rows):
     for arguments, said in (
         (["search", tmp_path / "none", "x"], "does not exist"),

@@ -205,7 +205,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
         model: any family.
         texts: a corpus like the texts the model is for, read once and in blocks.
         thresholds: from which values on a dimension is reported; None takes the defaults.
-        seed: of the sample that correlations are computed on: at most 20,000 texts, fewer above 1,677 dimensions.
+        seed: of the sample that is measured: at most 20,000 texts, fewer above 1,677 dimensions.
 
     Raises:
         InputError: the model knows fewer than two of the texts, or an item is not a string.
@@ -215,8 +215,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
         raise InputError(f"thresholds are {shown(thresholds)}; give Thresholds(...) of pellucid.analysis, or None")
     check_model(model)
     names = model.dimensions.names
-    named_by_text = range(len(names)) if model.family == "anchors" else ()
-    measured = spread(model, texts, examples=_N_STRONGEST_TEXTS, dimensions=named_by_text, seed=seed)
+    measured = spread(model, texts, seed)
     enough = measured.texts >= thresholds.least_texts
     dead = _dead(measured, names, thresholds) if enough else {}
     alive = np.ones(len(names), bool)
@@ -225,7 +224,8 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     relatives, groups = _duplicates(measured, alive, thresholds.duplicate)
     crowded = {n: f for n, f in _crowded(measured, names, thresholds).items() if n not in dead} if enough else {}
     doubled = [_duplicate_finding(group, names) for group in groups]
-    findings = (*dead.values(), *doubled, *crowded.values(), *_unclear(measured, model, thresholds))
+    unclear = _unclear(measured, model, thresholds) if model.family == "anchors" else ()
+    findings = (*dead.values(), *doubled, *crowded.values(), *unclear)
     return Audit(
         family=model.family,
         texts=measured.texts,
@@ -284,20 +284,20 @@ def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict
 
 def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Iterator[Finding]:
     """Yield the findings about anchors, the largest share of an embedding first."""
-    for index in sorted(measured.highest, key=lambda index: -measured.shares[index]):
+    for index in np.argsort(-measured.shares, kind="stable").tolist():
         dimension = model.dimensions[index]
         words = {word for description in dimension.about for word in content_words(description)}
         stems = {word[:_STEM_CHARS] for word in words}
+        strongest = measured.examples(index, _N_STRONGEST_TEXTS)
         n_matching_texts = sum(
-            not stems.isdisjoint(word[:_STEM_CHARS] for word in content_words(example.text))
-            for example in measured.highest[index]
+            not stems.isdisjoint(word[:_STEM_CHARS] for word in content_words(example.text)) for example in strongest
         )
         edit = f"model.without({quoted(dimension.name)})"
         if len(words) < thresholds.unclear_words:
             reason = f"has {counted(len(words), 'content word')}"
             yield Finding("unclear", (dimension.name,), "content words", len(words), reason, edit)
         elif not n_matching_texts and measured.texts >= thresholds.least_texts:
-            reason = f"none of its words occurs in its {counted(len(measured.highest[index]), 'strongest text')}"
+            reason = f"none of its words occurs in its {counted(len(strongest), 'strongest text')}"
             yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, reason, edit)
 
 
@@ -312,7 +312,7 @@ def _duplicates(
     relatives: Related = []
     groups: list[Related] = []
     grouped: set[int] = set()
-    for where, block in correlations(measured.sample):
+    for where, block in correlations(measured):
         for index, line in enumerate(block, where.start):
             best = int(np.abs(line).argmax())
             relatives.append((best, float(line[best])))

@@ -3,14 +3,14 @@
 KMeans (of scikit-learn) makes the clusters, on L2-normalised rows. A name is made of words, and of pairs of
 neighbouring words, that texts of the topic hold more often than others: the log-odds ratio of their document counts
 over its standard error, with a prior of the counts in all texts (Monroe, Colaresi and Quinn, 2008), times the cosine of
-the word's own embedding to what sets the topic apart, the difference of the mean embeddings inside and outside.
+the word's own embedding to what sets the topic apart, the difference of the mean embeddings inside and outside. A word
+that the model only guesses is in no name, and two forms of one word are not in the same name.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -19,15 +19,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Example, Floats, Integers, check_model, known_rows, unit_blocks
-from pellucid.analysis.groups import cosines_along, extreme_examples
+from pellucid.analysis.coordinates import (
+    Example,
+    Floats,
+    Integers,
+    check_model,
+    cosines_along,
+    extreme_examples,
+    guessed_words,
+    known_rows,
+    unit_blocks,
+)
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, check_seed, require, shown
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
-from pellucid.progress import check_cancelled
 from pellucid.text.function_words import content_words, differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import split_words
@@ -44,13 +52,18 @@ _TESTED_WORDS = 60  # of a topic, those with the largest log-odds; each is encod
 _MIN_WORD_TEXTS = 3  # that hold a word, and
 _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
+_N_PERIODS = 5
+_SHOWN_WORDS = 5  # in a view; JSON has all
+_MAX_NAMED_GUESSES = 10
+_MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as programs write it
+_ENDINGS = ("s", "es", "ed", "ing", "er", "ers", "ly", "ment", "ments")
+_PLURALS = ("s", "es")
+_MIN_STEM_CHARS = 3
 _COLUMNS = (
     "Cohesion is the mean cosine of a topic's texts to their centre. For each word: the texts of the topic and those "
     "elsewhere that hold it; how surely it is more frequent in the topic (log-odds / s.e.); and its pull, the cosine "
     "of its embedding to the direction that sets the topic apart."
 )
-_SHOWN_WORDS, _SHOWN_PERIODS = 5, 5  # in a view; JSON and plots have all
-_MAX_YEARS, _MAX_MONTHS = 3, 3  # above 3 years a period is a year, above 3 months a month, else a day
 
 
 class TopicWord(NamedTuple):
@@ -64,9 +77,10 @@ class TopicWord(NamedTuple):
 
 
 class Period(NamedTuple):
-    """The texts of a topic in a year, a month or a day."""
+    """The texts of a topic from one day to another; all periods hold about as many texts."""
 
-    period: str  # such as 2024, 2024-05 or 2024-05-31
+    period: str  # the first day of it, such as 2024-05-31
+    end: str  # the last day of it that a text has
     texts: int
     share: float  # of all texts of the period that have a topic
 
@@ -98,6 +112,7 @@ class Topics(Report):
     blank: int  # how many of them have no known word, and so no topic
     topics: tuple[Topic, ...]  # by falling size
     labels: tuple[int, ...]  # the index of the topic of each text, -1 for none
+    guessed: tuple[str, ...]  # words that would be in names, had the model a vector for them
 
     def __len__(self) -> int:
         """Return the number of topics."""
@@ -109,17 +124,15 @@ class Topics(Report):
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the share of each topic in each period, or the sizes of the topics."""
-        periods = self.topics[0].periods
-        names = [topic.name for topic in self.topics]
+        names, n_texts = [topic.name for topic in self.topics], counted(self.texts, "text")
+        periods = [period.period for period in self.topics[0].periods]
         if periods:
-            values = np.array([[period.share for period in topic.periods] for topic in self.topics])
             size = 4.2 + 0.42 * len(periods), 1.9 + 0.28 * len(names)
-            canvas = Canvas(size, "Topics over time", f"{counted(self.texts, 'text')}", dark=dark)
-            canvas.heat_map(
-                canvas.panel(), values, names, [p.period for p in periods], "share of the texts of a period"
-            )
+            canvas = Canvas(size, "Topics over time", n_texts, dark=dark)
+            values = np.array([[period.share for period in topic.periods] for topic in self.topics])
+            canvas.heat_map(canvas.panel(), values, names, periods, "share of the texts of a period, by first day")
             return canvas.figure
-        canvas = Canvas((7.4, 1.5 + 0.27 * len(names)), "Topics", f"{counted(self.texts, 'text')}", dark=dark)
+        canvas = Canvas((7.4, 1.5 + 0.27 * len(names)), "Topics", n_texts, dark=dark)
         axes = canvas.panel(across="texts")
         sizes = [topic.texts for topic in self.topics]
         canvas.bars(axes, sizes, [f"{size:,}" for size in sizes])
@@ -130,32 +143,26 @@ class Topics(Report):
         yield Heading("Topics", f"{len(self.topics)} topics", f"{counted(self.texts, 'text')}, {self.family} model")
         if self.blank:
             yield Note(f"{counted(self.blank, 'text')} without a word that the model knows: no topic.")
+        if self.guessed:
+            words = ", ".join(self.guessed[:_MAX_NAMED_GUESSES])
+            yield Note(f"Not in names, as the model has no vector of their own for them: {words}.")
         dated = bool(self.topics[0].periods)
         rows = []
         for topic in self.topics:
-            moved = (f"{_points(topic.change)} ({_trend(topic)})",) if dated else ()
+            moved = (f"{signed(100 * topic.change, 1)} points ({_trend(topic)})",) if dated else ()
             rows.append(
                 (f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), *moved, topic.name)
             )
         columns = [("texts", "number"), ("", "bar"), *numbers("share", "cohesion")]
         yield TablePart.of("", [*columns, *(numbers("later - earlier") if dated else ()), ("topic", "name")], rows)
         if dated:
-            yield _over_time(self.topics)
+            days = [period.period for period in self.topics[0].periods]
+            shares = ((*(percent(period.share) for period in t.periods), t.name) for t in self.topics)
+            yield TablePart.of("Share over time, from", [*numbers(*days), ("topic", "name")], shares)
+            yield Note(f"The periods hold about as many texts each; the last ends on {self.topics[0].periods[-1].end}.")
         yield Note(_COLUMNS)
         for topic in self.topics:
             yield Fold(topic.name, tuple(_body(topic)), lead=f"{topic.texts:,}")
-
-
-def _over_time(topics: Sequence[Topic]) -> TablePart:
-    """Return the share of each topic in some spans of time, each of about equally many periods."""
-    names, counts = [period.period for period in topics[0].periods], [[p.texts for p in t.periods] for t in topics]
-    n_spans = min(len(names), _SHOWN_PERIODS)
-    spans = list(pairwise(len(names) * cut // n_spans for cut in range(n_spans + 1)))
-    sums = np.array([[sum(of_topic[start:end]) for start, end in spans] for of_topic in counts])
-    titles = [names[start] + (f" to {names[end - 1]}" if end - start > 1 else "") for start, end in spans]
-    shares = (sums / sums.sum(axis=0)).tolist()
-    rows = ((*map(percent, line), topic.name) for line, topic in zip(shares, topics, strict=True))
-    return TablePart.of("Share over time", [*numbers(*titles), ("topic", "name")], rows)
 
 
 def _body(topic: Topic) -> Iterator[AnyPart]:
@@ -167,10 +174,6 @@ def _body(topic: Topic) -> Iterator[AnyPart]:
     yield TablePart.of(
         "typical texts", [*numbers(""), ("", "name")], ((signed(e.coordinate), e.text) for e in topic.typical)
     )
-
-
-def _points(change: float) -> str:
-    return f"{signed(100 * change, 1)} points"
 
 
 def _trend(topic: Topic) -> str:
@@ -206,9 +209,16 @@ def topics(
     """
     require("scikit-learn", "sklearn")
     check_model(model)
-    if dates is not None and not isinstance(dates, Iterable):
-        raise InputError(f"dates are {shown(dates)}; give a date or None for each text")
-    days = None if dates is None else [_day(index, value) for index, value in enumerate(dates)]
+    days = None
+    if dates is not None:
+        if not isinstance(dates, Iterable):
+            raise InputError(f"dates are {shown(dates)}; give a date or None for each text")
+        days = []
+        for index, value in enumerate(dates):
+            try:
+                days.append(parse_day(value))
+            except ValueError as error:
+                raise InputError(f"date {index} is {shown(value)}; give ISO 8601, as 2024-05-31, or None") from error
     blocks = list(unit_blocks(model, texts))
     rows = vstack([rows for _, rows in blocks]) if blocks else None
     all_texts = [text for block, _ in blocks for text in block]
@@ -241,34 +251,54 @@ def topics_of_rows(
         raise InputError(f"n is {n}; {known_texts:,} texts with a known word make at most {known_texts // 2} topics")
     labels = np.full(len(all_texts), -1)
     labels[in_vocabulary] = _cluster(rows[np.flatnonzero(in_vocabulary)], n, seed)
-    return Topics(
-        model.family,
-        len(all_texts),
-        len(all_texts) - known_texts,
-        tuple(_describe(model, all_texts, rows, labels, days, examples)),
-        tuple(labels.tolist()),
-    )
+    sizes = np.bincount(labels[labels >= 0])  # equal texts may make fewer topics than were asked for
+    sums = np.stack([np.asarray(rows[labels == topic].sum(axis=0)).ravel() for topic in range(len(sizes))])
+    names = _Names(model, all_texts, labels, sizes)
+    periods = None if days is None else _Periods(days, labels, len(sizes))
+    found = []
+    for topic, size in enumerate(sizes.tolist()):
+        members = np.flatnonzero(labels == topic)
+        mean = sums[topic] / size
+        outside = (sums.sum(axis=0) - sums[topic]) / max(int(sizes.sum()) - size, 1)
+        cosines, words = cosines_along(rows[members], mean), names.words(topic, mean - outside)
+        topic_record = Topic(
+            ", ".join(word.word for word in words[:_NAME_WORDS]) or f"topic {topic + 1}",
+            size,
+            float(size / sizes.sum()),
+            float(cosines.mean()),
+            *((0.0, 0.0, 0.0) if periods is None else periods.change(topic)),
+            tuple(words),
+            extreme_examples([all_texts[index] for index in members.tolist()], cosines, examples)[0],
+            () if periods is None else periods.of_topic(topic),
+        )
+        found.append(topic_record)
+    n_blank, guessed = len(all_texts) - known_texts, tuple(dict.fromkeys(names.guessed))
+    return Topics(model.family, len(all_texts), n_blank, tuple(found), tuple(labels.tolist()), guessed)
 
 
-_MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as programs write it
+def parse_day(value: Any, date_format: str | None = None) -> date | None:
+    """Return the day of a date, None for a missing one.
 
+    Args:
+        value: a date, a time, or text: ISO 8601 or as `date_format` says.
+        date_format: of `datetime.strptime`, such as "%d.%m.%Y".
 
-def _day(index: int, value: Any) -> date | None:
-    """Return the day of a date; None for a missing date."""
-    try:
-        text = str(value).strip()
-    except ValueError:  # it holds an integer of more digits than Python writes
-        text = shown(value)
-    if value is None or value != value or text.lower() in _MISSING:  # NaN, of pandas
+    Raises:
+        ValueError: it is no date.
+    """
+    if value is None or value != value:  # NaN, of pandas
         return None
-    if isinstance(value, datetime):
-        return value.date()
     if isinstance(value, date):
-        return value
+        return value.date() if isinstance(value, datetime) else value
+    text = str(value).strip()
+    if text.lower() in _MISSING:
+        return None
     try:
         return datetime.fromisoformat(text).date()
-    except ValueError as error:
-        raise InputError(f"date {index} is {shown(value)}; give ISO 8601, such as 2024-05-31, or None") from error
+    except ValueError:
+        if date_format is None:
+            raise
+        return datetime.strptime(text, date_format).date()
 
 
 def _cluster(rows: Any, n: int, seed: int) -> Integers:
@@ -279,98 +309,73 @@ def _cluster(rows: Any, n: int, seed: int) -> Integers:
 
     if hasattr(rows, "tocsr") and min(rows.shape) > _REDUCED_COLUMNS:
         rows = TruncatedSVD(_REDUCED_COLUMNS, random_state=seed).fit_transform(rows)
+    kmeans = KMeans(n, n_init=3, random_state=seed)
     if rows.shape[0] > _BATCH_ROWS:
         kmeans = MiniBatchKMeans(n, batch_size=4096, n_init=3, random_state=seed)
-    else:
-        kmeans = KMeans(n, n_init=3, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal texts: there are fewer topics than were asked for
         assigned = kmeans.fit_predict(rows)
-    sizes = np.bincount(assigned, minlength=n)
-    order = np.argsort(-sizes, kind="stable")
-    ranks = np.empty(n, np.int64)
-    ranks[order] = np.arange(n)
-    ranked: Integers = ranks[assigned]
+    order = np.argsort(-np.bincount(assigned, minlength=n), kind="stable")
+    ranked: Integers = np.argsort(order)[assigned]
     return ranked
-
-
-def _describe(
-    model: Embedder, texts: list[str], rows: Any, labels: Integers, days: list[date | None] | None, examples: int
-) -> Iterator[Topic]:
-    """Yield the topics; one that no text fell into is left out."""
-    n = int(labels.max()) + 1
-    sizes = np.bincount(labels[labels >= 0], minlength=n)
-    sums = np.stack([np.asarray(rows[np.flatnonzero(labels == topic)].sum(axis=0)).ravel() for topic in range(n)])
-    names = _Names(model, texts, labels, n)
-    periods = None if days is None else _Periods(days, labels, n)
-    for topic in range(n):
-        check_cancelled()
-        members = np.flatnonzero(labels == topic)
-        other_sum = sums.sum(axis=0) - sums[topic]
-        mean = sums[topic] / sizes[topic]
-        direction = mean - other_sum / max(int(sizes.sum() - sizes[topic]), 1)
-        cosines = cosines_along(rows[members], mean)
-        words = names.words(topic, direction)
-        change = (0.0, 0.0, 0.0) if periods is None else periods.change(topic)
-        yield Topic(
-            ", ".join(word.word for word in words[:_NAME_WORDS]) or f"topic {topic + 1}",
-            int(sizes[topic]),
-            float(sizes[topic] / sizes.sum()),
-            float(cosines.mean()),
-            *change,
-            tuple(words),
-            extreme_examples([texts[index] for index in members.tolist()], cosines, examples)[0],
-            () if periods is None else periods.of_topic(topic),
-        )
 
 
 class _Names:
     """Document counts of words, and of pairs of neighbouring words, by topic."""
 
-    def __init__(self, model: Embedder, texts: list[str], labels: Integers, n: int) -> None:
-        self._model = model
-        self._counts: list[Counter[str]] = [Counter() for _ in range(n)]
-        self._sizes = np.bincount(labels[labels >= 0], minlength=n)
-        for text, label in zip(texts, labels.tolist(), strict=True):
-            check_cancelled()
-            if label >= 0:
-                self._counts[label].update(document_terms(text))
-        self._all: Counter[str] = Counter()
-        for counts in self._counts:
-            self._all.update(counts)
+    def __init__(self, model: Embedder, texts: list[str], labels: Integers, sizes: Integers) -> None:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        self._model, self._sizes = model, sizes
+        self.guessed: list[str] = []  # words that are left out
+        vectorizer = CountVectorizer(analyzer=document_terms, binary=True)
+        is_member = labels[:, None] == np.arange(len(sizes))
+        try:
+            counts = vectorizer.fit_transform(texts)
+        except ValueError:  # no text has a content word
+            self._terms, self._counts = np.array([], str), np.zeros((len(sizes), 0))
+            return
+        self._terms = vectorizer.get_feature_names_out()
+        self._counts = np.asarray((counts.T @ is_member).T, np.float64)  # [topics, terms]
 
     def words(self, topic: int, direction: Floats) -> list[TopicWord]:
         """Return the words that set a topic apart, by falling product of log-odds and pull."""
-        min_texts = max(_MIN_WORD_TEXTS, _MIN_WORD_SHARE * self._sizes[topic])
-        candidates = [(word, count) for word, count in self._counts[topic].items() if count >= min_texts]
-        if not candidates:
-            candidates = self._counts[topic].most_common(_TESTED_WORDS)
-        scored = sorted(
-            ((self._log_odds(topic, word), word) for word, _ in candidates), key=lambda pair: (-pair[0], pair[1])
-        )
-        tested = [(z, word) for z, word in scored[:_TESTED_WORDS] if z > 0]
-        if not tested:
+        here, all_texts = self._counts[topic], self._counts.sum(axis=0)
+        log_odds = self._log_odds(topic)
+        is_frequent = here >= max(_MIN_WORD_TEXTS, _MIN_WORD_SHARE * self._sizes[topic])
+        candidates = np.flatnonzero((is_frequent if is_frequent.any() else here > 0) & (log_odds > 0))
+        candidates = candidates[np.argsort(-log_odds[candidates], kind="stable")][:_TESTED_WORDS]
+        terms = self._terms[candidates].tolist()
+        is_guessed = [bool(words) for words in guessed_words(self._model, terms)]
+        self.guessed += [term for term, guess in zip(terms, is_guessed) if guess and " " not in term]
+        candidates = candidates[~np.array(is_guessed, bool)]
+        if not len(candidates):
             return []
-        rows = l2_normalize(self._model.encode([word for _, word in tested]))
+        rows = l2_normalize(self._model.encode(self._terms[candidates].tolist()))
         pulls = cosines_along(rows, direction)
-        items = [
-            TopicWord(word, here, self._all[word] - here, z, float(pull))
-            for (z, word), pull in zip(tested, pulls.tolist(), strict=True)
-            for here in [self._counts[topic][word]]
-        ]
-        items.sort(key=lambda item: -item.log_odds * max(item.pull, 0))
-        return _distinct(items)
+        order = np.argsort(-log_odds[candidates] * np.maximum(pulls, 0), kind="stable")
+        selected: list[TopicWord] = []
+        for index in order.tolist():
+            term, word = candidates[index], str(self._terms[candidates[index]])
+            taken = [earlier for item in selected for earlier in item.word.split()]
+            if not any(_is_one_word(a, b) for a in taken for b in word.split()):
+                n_here, n_all = int(here[term]), int(all_texts[term])
+                selected.append(TopicWord(word, n_here, n_all - n_here, float(log_odds[term]), float(pulls[index])))
+            if len(selected) == _MAX_WORDS:
+                break
+        return selected
 
-    def _log_odds(self, topic: int, word: str) -> float:
-        """Return the log-odds ratio of a word in a topic against the other topics, over its standard error."""
-        here, size = self._counts[topic][word], int(self._sizes[topic])
-        there, other_texts = self._all[word] - here, int(self._sizes.sum()) - size
-        if self._all[word] == size + other_texts:  # a word of all texts sets none apart
-            return 0.0
-        prior = _PRIOR_TEXTS * self._all[word] / (size + other_texts)
-        inside = (here + prior) / (size + _PRIOR_TEXTS - here - prior)
-        outside = (there + prior) / (other_texts + _PRIOR_TEXTS - there - prior)
-        return math.log(inside / outside) / math.sqrt(1 / (here + prior) + 1 / (there + prior))
+    def _log_odds(self, topic: int) -> Floats:
+        """Return the log-odds ratio of each term in a topic against the other topics, over its standard error."""
+        here, size = self._counts[topic], int(self._sizes[topic])
+        all_texts, n_texts = self._counts.sum(axis=0), int(self._sizes.sum())
+        prior = _PRIOR_TEXTS * all_texts / n_texts
+        inside, outside = here + prior, all_texts - here + prior
+        with np.errstate(divide="ignore", invalid="ignore"):  # terms of all texts, and of texts without a topic
+            odds = inside / (size + _PRIOR_TEXTS - inside)
+            odds_outside = outside / (n_texts - size + _PRIOR_TEXTS - outside)
+            ratios = np.log(odds / odds_outside) / np.sqrt(1 / inside + 1 / outside)
+        return np.where(all_texts < n_texts, np.nan_to_num(ratios), 0.0)  # a word of all texts sets none apart
 
 
 def document_terms(text: str) -> set[str]:
@@ -381,41 +386,44 @@ def document_terms(text: str) -> set[str]:
     return terms | {f"{a} {b}" for a, b in pairwise(words) if a in content and b in content and a != b}
 
 
-def _distinct(items: Sequence[TopicWord]) -> list[TopicWord]:
-    """Return the first items that share no word with an earlier one, endings aside."""
-    selected: list[TopicWord] = []
-    for item in items:
-        new = item.word.split()
-        if not any(a == b or differ_by_ending(a, b) for earlier in selected for a in earlier.word.split() for b in new):
-            selected.append(item)
-        if len(selected) == _MAX_WORDS:
-            break
-    return selected
+def _is_one_word(first: str, second: str) -> bool:
+    """Whether two words are forms of one: fee and fees, city and cities, plan and planning, charge and charged."""
+    return first == second or differ_by_ending(first, second) or not _stems(first).isdisjoint(_stems(second))
+
+
+def _stems(word: str) -> set[str]:
+    stems = {word}
+    for ending in _ENDINGS:
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) >= (_MIN_STEM_CHARS - (ending in _PLURALS)):
+            stems |= {stem, stem[:-1]} if stem[-1:] == stem[-2:-1] else {stem}
+    return {f"{stem[:-1]}i" if stem.endswith("y") else stem for stem in stems}
 
 
 class _Periods:
-    """The dated texts of each topic, by period."""
+    """The dated texts of each topic, in periods of about as many texts."""
 
-    def __init__(self, days: list[date | None], labels: Integers, n: int) -> None:
+    def __init__(self, days: Sequence[date | None], labels: Integers, n: int) -> None:
         dated = sorted((day, label) for day, label in zip(days, labels.tolist(), strict=True) if day and label >= 0)
         if len(dated) < 2:
             raise InputError(f"{counted(len(dated), 'text')} with a topic have a date; give dates for two or more")
-        first, last = dated[0][0], dated[-1][0]
-        months = 12 * (last.year - first.year) + last.month - first.month
-        form = "%Y" if months > 12 * _MAX_YEARS else "%Y-%m" if months > _MAX_MONTHS else "%Y-%m-%d"
-        self._names = sorted({day.strftime(form) for day, _ in dated})
-        index_of = {name: index for index, name in enumerate(self._names)}
-        self._counts = np.zeros((n, len(self._names)), np.int64)
-        np.add.at(self._counts, ([label for _, label in dated], [index_of[day.strftime(form)] for day, _ in dated]), 1)
-        middle = dated[len(dated) // 2][0]
+        ordinals, topic_ids = (np.array(column) for column in zip(*((day.toordinal(), label) for day, label in dated)))
+        self._starts = np.unique(ordinals[len(dated) * np.arange(_N_PERIODS) // _N_PERIODS])
+        periods = np.searchsorted(self._starts, ordinals, side="right") - 1
+        self._ends = ordinals[np.searchsorted(periods, np.arange(len(self._starts)), side="right") - 1]
+        self._counts = np.zeros((n, len(self._starts)), np.int64)
+        np.add.at(self._counts, (topic_ids, periods), 1)
         self._halves = np.zeros((2, n), np.int64)
-        np.add.at(self._halves, ([int(day >= middle) for day, _ in dated], [label for _, label in dated]), 1)
+        np.add.at(self._halves, ((ordinals >= ordinals[len(dated) // 2]).astype(int), topic_ids), 1)
 
     def of_topic(self, topic: int) -> tuple[Period, ...]:
         """Return the periods of a topic."""
-        totals = self._counts.sum(axis=0).tolist()
-        counts = self._counts[topic].tolist()
-        return tuple(Period(name, count, count / total) for name, count, total in zip(self._names, counts, totals))
+        totals, counts = self._counts.sum(axis=0).tolist(), self._counts[topic].tolist()
+        edges = zip(self._starts.tolist(), self._ends.tolist())
+        return tuple(
+            Period(date.fromordinal(first).isoformat(), date.fromordinal(last).isoformat(), count, count / total)
+            for (first, last), count, total in zip(edges, counts, totals)
+        )
 
     def change(self, topic: int) -> tuple[float, float, float]:
         """Return the share in the later half less that in the earlier, with Newcombe's interval (method 10, 1998)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 MAX_EXAMPLES = 1000
-"""Texts named in a card; memory for them is reserved for each dimension."""
+"""Texts named in a card."""
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BINS = 30
@@ -171,7 +171,7 @@ def cards(
         dimensions: a name or index, or several; None takes all.
         top_k: keep only the cards of so many dimensions, those that carry most of the embeddings; None keeps all.
         examples: how many strongest texts, most negative texts and nearest dimensions to name in each card.
-        seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
+        seed: of the sample that is measured where there are more than 20,000 texts.
 
     Raises:
         InputError: a dimension is unknown, `top_k` is below 1, `examples` is not from 1 to 1,000, or the model knows
@@ -182,23 +182,24 @@ def cards(
     check_model(model)
     all_dimensions = model.dimensions
     indices = sorted(all_dimensions.numbers([range(len(all_dimensions)) if dimensions is None else dimensions]))
-    measured = spread(model, texts, examples=examples, dimensions=indices, seed=seed)
+    measured = spread(model, texts, seed)
     indices = sorted(sorted(indices, key=lambda index: -measured.shares[index])[:top_k])
-    relatives = _nearest(measured.sample, indices, examples)
-    columns = measured.sample.tocsc() if hasattr(measured.sample, "tocsr") else measured.sample
-    model_cards = []
-    for index in indices:
-        column = columns[:, [index]]
-        column = (column.toarray() if hasattr(column, "toarray") else column).ravel()
-        nearest = tuple(Relative(all_dimensions[relative].name, value) for relative, value in relatives[index])
-        model_cards.append(_card((model.family, index, all_dimensions[index]), measured, column, nearest))
+    nearest: dict[int, tuple[Relative, ...]] = {}
+    for where, block in correlations(measured):
+        for index in set(indices).intersection(range(where.start, where.stop)):
+            line = block[index - where.start]
+            best = np.argsort(-np.abs(line), kind="stable")[:examples].tolist()
+            nearest[index] = tuple(Relative(all_dimensions[n].name, float(line[n])) for n in best if line[n])
+    model_cards = [
+        _card(model.family, all_dimensions[index], index, measured, nearest[index], examples) for index in indices
+    ]
     return Cards(model.family, len(all_dimensions), measured.texts, tuple(model_cards))
 
 
-def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, relatives: tuple[Relative, ...]) -> Card:
-    """Return the card of a dimension (family, index, dimension); `column` is its coordinate in the sample."""
-    family, index, dimension = which
-    low, high = float(measured.low[index]), float(measured.high[index])
+def _card(
+    family: str, dimension: Dimension, index: int, measured: Spread, relatives: tuple[Relative, ...], examples: int
+) -> Card:
+    column, low, high = measured.column(index), float(measured.low[index]), float(measured.high[index])
     margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width
     counts, edges = np.histogram(column, _BINS, (low - margin, high + margin))
     return Card(
@@ -220,22 +221,10 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
         quantiles=tuple(np.quantile(column, _QUANTILES).tolist()),
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
-        strongest=measured.highest[index],
-        weakest=measured.lowest[index],
+        strongest=measured.examples(index, examples),
+        weakest=measured.examples(index, examples, sign=-1),
         relatives=relatives,
     )
-
-
-def _nearest(sample: Any, indices: Iterable[int], top_k: int) -> dict[int, list[tuple[int, float]]]:
-    """Return for each of the dimensions `indices` the `top_k` others with the largest correlation in size."""
-    remaining = set(indices)
-    nearest: dict[int, list[tuple[int, float]]] = {}
-    for where, block in correlations(sample):
-        for index in sorted(remaining.intersection(range(where.start, where.stop))):
-            line = block[index - where.start]
-            best = np.argsort(-np.abs(line), kind="stable")[:top_k].tolist()
-            nearest[index] = [(relative, float(line[relative])) for relative in best if line[relative]]
-    return nearest
 
 
 def _spark(counts: Sequence[int], most: int = 10) -> str:

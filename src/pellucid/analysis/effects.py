@@ -21,7 +21,7 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Integers, spearman
 from pellucid.analysis.deletion import student_quantile
-from pellucid.analysis.groups import cosines_along
+from pellucid.analysis.coordinates import cosines_along
 from pellucid.analysis.swaps import TEMPLATES, SwappedText, Target, WordPairs
 from pellucid.core.embedder import Embedder
 from pellucid.core.pca import pair_directions, projection

@@ -21,7 +21,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.coordinates import Example, Floats, average_ranks, column_chunks, known_rows, unit_blocks
+from pellucid.analysis.coordinates import (
+    Example,
+    Floats,
+    average_ranks,
+    column_chunks,
+    cosines_along,
+    extreme_examples,
+    guessed_words,
+    known_rows,
+    unit_blocks,
+)
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, shown
@@ -77,13 +87,6 @@ def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
     return separations
 
 
-def cosines_along(rows: Any, direction: Floats) -> Floats:
-    """Return the cosine of each unit row to `direction`; 0 where its length is rounding."""
-    length = float(np.linalg.norm(direction))
-    if length <= _DEVIATION_EPS:
-        return np.zeros(rows.shape[0])
-    cosines: Floats = np.asarray(rows @ (direction / length), np.float64).ravel()
-    return cosines
 
 
 class ContrastRow(NamedTuple):
@@ -350,11 +353,3 @@ def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:
         yield ContrastRow(names[index], *(column[index] for column in columns))
 
 
-def extreme_examples(texts: list[str], cosines: Floats, count: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Return the distinct texts with the largest cosines, and those with the smallest that are not among them."""
-    order = np.argsort(-cosines, kind="stable").tolist()
-    ranked = list(dict.fromkeys(texts[index] for index in order))
-    value = {texts[index]: float(cosines[index]) for index in order}
-    best = ranked[:count]
-    last = ranked[len(best) :][::-1][:count]
-    return tuple(Example(text, value[text]) for text in best), tuple(Example(text, value[text]) for text in last)
