@@ -21,8 +21,6 @@ if TYPE_CHECKING:
         cards as cards,
         compare as compare,
         contrast as contrast,
-        deletion_test as deletion_test,
-        document_frequencies as document_frequencies,
         drivers as drivers,
         rank as rank,
         report as report,

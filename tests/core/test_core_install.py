@@ -119,7 +119,6 @@ for name in ("static-multi", "anchors-en-200"):
 pairs = [tuple(texts[:2]), tuple(texts[2:]), tuple(texts[1:3])]
 models = dict(one=model, other=edited)
 pellucid.compare(models, pairs)
-pellucid.deletion_test(model, pairs, top_k=2, draws=2)
 pellucid.EnsembleEmbedder(models).merge(0, 1).encode(texts)
 try:
     pellucid.load("lexicon-en")

@@ -73,9 +73,7 @@ def test_integers_of_any_size_are_refused_with_the_bound(beyond):
 
 @pytest.mark.parametrize("count", [10_001, 2**40, sys.maxsize, 10**30, -(10**30), 0])
 def test_counts_that_take_memory_have_a_bound(fruit, count):
-    texts, pairs = ["the apple", "pear", "car"], [("apple", "pear"), ("car", "bicycle")]
-    with pytest.raises(InputError, match=r"^draws is .*at least 1 and at most 10,000"):
-        pellucid.deletion_test(fruit, pairs, top_k=1, draws=count)
+    texts = ["the apple", "pear", "car"]
     with pytest.raises(InputError, match=r"^examples is .*at least 1 and at most 1,000"):
         pellucid.cards(fruit, texts, examples=count)
     if not 0 < count <= sys.maxsize:
@@ -123,7 +121,6 @@ def test_numbers_and_settings_of_analyses_are_checked(fruit, junk):
         "seed of audit": lambda: pellucid.audit(fruit, texts, seed=junk),
         "thresholds": lambda: pellucid.audit(fruit, texts, thresholds=junk),
         "seed of cards": lambda: pellucid.cards(fruit, texts, seed=junk),
-        "seed of deletions": lambda: pellucid.deletion_test(fruit, pairs, top_k=1, seed=junk),
         "seed of topics": lambda: pellucid.topics(fruit, texts, n=2, seed=junk),
         "dates": lambda: pellucid.topics(fruit, texts, n=2, dates=junk),
         "gold": lambda: pellucid.compare([fruit, fruit], pairs, gold=junk),
@@ -238,8 +235,7 @@ def test_json_is_indented_by_a_number_of_blanks_that_fits(tmp_path: Path) -> Non
     "function",
     [
         lambda model: pellucid.audit(model, ["a"]), lambda model: pellucid.cards(model, ["a"]),
-        lambda model: pellucid.deletion_test(model, [("a", "b")]), lambda model: pellucid.rank(model, "a", ["b"]),
-        lambda model: pellucid.document_frequencies(model, ["a"]), lambda model: pellucid.drivers(model, [("a", "b")]),
+        lambda model: pellucid.rank(model, "a", ["b"]), lambda model: pellucid.drivers(model, [("a", "b")]),
         lambda model: pellucid.topics(model, ["a"] * 10), lambda model: pellucid.bias(model, "gender"),
         lambda model: pellucid.report(model),
     ],

@@ -34,8 +34,6 @@ CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
     "contrast": lambda static, anchors, give: pellucid.contrast(
         anchors, {"fruit": give(TEXTS[:8]), "cars": give(TEXTS[8:])}
     ).to_json(),
-    "deletion_test": lambda static, anchors, give: pellucid.deletion_test(anchors, give(PAIRS), top_k=1).to_json(),
-    "document_frequencies": lambda static, anchors, give: pellucid.document_frequencies(anchors, give(TEXTS)).to_json(),
     "duplicates": lambda static, anchors, give: pellucid.duplicates(give(TEXTS), static).to_json(),
     "rank": lambda static, anchors, give: pellucid.rank(static, "red apple", give(TEXTS)).to_json(),
     "choose_anchors": lambda static, anchors, give: pellucid.choose_anchors(

@@ -124,21 +124,13 @@ def test_a_table_that_fits_with_less_space_keeps_its_rows_on_a_line_each() -> No
         assert len(lines) == 5 and lines[0] == "" and max(map(len, lines)) <= width
 
 
-@pytest.mark.parametrize("top_k", [1, 2, 3])
-def test_a_deletion_test_has_a_line_for_each_k_at_80_columns(fruit: StaticEmbedder, top_k: int) -> None:
-    pairs = [("the apple", "a pear"), ("the car", "a bicycle"), ("apple and pear", "car, pear"), ("pear", "the apple")]
-    result = pellucid.deletion_test(fruit, pairs, top_k=top_k)
-    lines = result.to_text(width=80).splitlines()
-    assert [line.split()[0] for line in lines[-len(result.curve) :]] == [str(point.k) for point in result.curve]
-
-
 @pytest.mark.parametrize("width", [100, 80, 60, 40])
 def test_reports_show_every_column(fruit: StaticEmbedder, width: int) -> None:
     texts = ["the apple", "a pear", "the car", "a bicycle", "apple and pear", "car and bicycle", "the pear apple"]
     pairs = list(zip(texts, texts[::-1]))
     anchors = AnchorEmbedder(fruit, ["apple", "a car", "the pear"])
     reports = [
-        pellucid.deletion_test(anchors, pairs, top_k=1), pellucid.compare([fruit, anchors], pairs),
+        pellucid.compare([fruit, anchors], pairs),
         pellucid.contrast(anchors, {"fruit": texts[:2], "others": texts[2:]}), pellucid.duplicates(texts, fruit),
         pellucid.rank(fruit, "apple", texts), pellucid.audit(anchors, texts), pellucid.cards(anchors, texts),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a model of any family does: audit, bias, cards, comparison, ranking, contrast, topics, deletion, frequencies."""
+"""What a model of any family does: audit, bias, report, cards, comparison, ranking, contrast, topics, drivers."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from pellucid.analysis.bias_audit import bias as bias
     from pellucid.analysis.clustering import topics as topics
     from pellucid.analysis.comparing import compare as compare
-    from pellucid.analysis.coordinates import document_frequencies as document_frequencies
-    from pellucid.analysis.deletion import deletion_test as deletion_test
     from pellucid.analysis.dimension_cards import cards as cards
     from pellucid.analysis.score_shares import drivers as drivers
     from pellucid.analysis.groups import contrast as contrast

@@ -255,13 +255,13 @@ def topics_of_rows(
     sums = np.stack([np.asarray(rows[labels == topic].sum(axis=0)).ravel() for topic in range(len(sizes))])
     names = _Names(model, all_texts, labels, sizes)
     periods = None if days is None else _Periods(days, labels, len(sizes))
-    found = []
+    records = []
     for topic, size in enumerate(sizes.tolist()):
         members = np.flatnonzero(labels == topic)
         mean = sums[topic] / size
         outside = (sums.sum(axis=0) - sums[topic]) / max(int(sizes.sum()) - size, 1)
         cosines, words = cosines_along(rows[members], mean), names.words(topic, mean - outside)
-        topic_record = Topic(
+        record = Topic(
             ", ".join(word.word for word in words[:_NAME_WORDS]) or f"topic {topic + 1}",
             size,
             float(size / sizes.sum()),
@@ -271,9 +271,9 @@ def topics_of_rows(
             extreme_examples([all_texts[index] for index in members.tolist()], cosines, examples)[0],
             () if periods is None else periods.of_topic(topic),
         )
-        found.append(topic_record)
+        records.append(record)
     n_blank, guessed = len(all_texts) - known_texts, tuple(dict.fromkeys(names.guessed))
-    return Topics(model.family, len(all_texts), n_blank, tuple(found), tuple(labels.tolist()), guessed)
+    return Topics(model.family, len(all_texts), n_blank, tuple(records), tuple(labels.tolist()), guessed)
 
 
 def parse_day(value: Any, date_format: str | None = None) -> date | None:
@@ -357,8 +357,8 @@ class _Names:
         selected: list[TopicWord] = []
         for index in order.tolist():
             term, word = candidates[index], str(self._terms[candidates[index]])
-            taken = [earlier for item in selected for earlier in item.word.split()]
-            if not any(_is_one_word(a, b) for a in taken for b in word.split()):
+            used = [earlier for item in selected for earlier in item.word.split()]
+            if not any(_is_one_word(a, b) for a in used for b in word.split()):
                 n_here, n_all = int(here[term]), int(all_texts[term])
                 selected.append(TopicWord(word, n_here, n_all - n_here, float(log_odds[term]), float(pulls[index])))
             if len(selected) == _MAX_WORDS:

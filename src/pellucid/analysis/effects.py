@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Floats, Integers, spearman
-from pellucid.analysis.deletion import student_quantile
-from pellucid.analysis.coordinates import cosines_along
+from pellucid.analysis.coordinates import Floats, Integers, cosines_along, spearman
 from pellucid.analysis.swaps import TEMPLATES, SwappedText, Target, WordPairs
 from pellucid.core.embedder import Embedder
 from pellucid.core.pca import pair_directions, projection
@@ -29,6 +27,14 @@ from pellucid.errors import InputError
 from pellucid.progress import check_cancelled
 from pellucid.text.function_words import content_words
 from pellucid.text.sentences import bundled_sentences
+
+
+def student_quantile(freedom: int, coverage: float = 0.95) -> float:
+    """Return how far a share `coverage` of Student's t distribution reaches to either side."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + coverage) / 2, freedom))
+
 
 MIN_PAIRS = 3
 """Pairs of words below which no direction is judged: some are held out."""

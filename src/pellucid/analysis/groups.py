@@ -28,7 +28,6 @@ from pellucid.analysis.coordinates import (
     column_chunks,
     cosines_along,
     extreme_examples,
-    guessed_words,
     known_rows,
     unit_blocks,
 )
@@ -85,8 +84,6 @@ def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
             # the Mann-Whitney statistic over n m
             separation.auc[where] = (ranks[member].sum(axis=0) - n * (n + 1) / 2) / (n * m)
     return separations
-
-
 
 
 class ContrastRow(NamedTuple):
@@ -351,5 +348,3 @@ def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:
     columns = [column.tolist() for column in (parts, apart.mean, apart.mean_others, apart.effect, apart.auc)]
     for index in np.argsort(-np.abs(parts), kind="stable").tolist():
         yield ContrastRow(names[index], *(column[index] for column in columns))
-
-

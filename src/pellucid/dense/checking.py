@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pellucid.analysis.comparing import Pair, check_pairs
-from pellucid.analysis.coordinates import spearman
-from pellucid.analysis.deletion import Interval, confidence_interval
+from pellucid.analysis.coordinates import Interval, confidence_interval, spearman
 from pellucid.core.arrays import Role
 from pellucid.core.query import Floats
 from pellucid.core.removal import without

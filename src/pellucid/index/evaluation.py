@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.deletion import confidence_interval
+from pellucid.analysis.coordinates import confidence_interval
 from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, missing_extra, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
