@@ -290,13 +290,12 @@ def test_a_folder_means_shards(run, texts, fruit, tmp_path):
     np.testing.assert_allclose(shard.rows, fruit.encode(TEXTS), atol=1e-6)
     assert shard.ids == list(range(len(TEXTS)))
     pq.write_table(pa.table({"key": ["a", "b"], "body": ["apple", "car"]}), tmp_path / "c.parquet")
-    options = ["--id-field", "key", "--field", "body", "--format", "safetensors"]
-    run("encode", tmp_path / "c.parquet", tmp_path / "tensors", *options)
-    assert next(read_shards(tmp_path / "tensors")).ids == ["a", "b"]
+    run("encode", tmp_path / "c.parquet", tmp_path / "named", "--id-field", "key", "--field", "body")
+    assert next(read_shards(tmp_path / "named")).ids == ["a", "b"]
 
 
 def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
-    for option in (["--workers", "2"], ["--engine", "ray"], ["--id-field", "key"]):
+    for option in (["--workers", "2"], ["--id-field", "key"]):
         assert "folder of shards" in run("encode", texts, *option, code=2).stderr
     assert "--output" in run("encode", texts, tmp_path / "out", "-o", tmp_path / "a.npy", code=2).stderr
     assert "FILE" in run("encode", "-", tmp_path / "out", code=2).stderr

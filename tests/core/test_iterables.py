@@ -11,8 +11,6 @@ import pytest
 
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.vocabulary import prune
 
@@ -20,8 +18,6 @@ TEXTS = [
     f"{first} {second}" for first in ("the apple", "a pear", "a car") for second in ("red", "car", "pear", "apple")
 ]
 PAIRS = list(pairwise(TEXTS))
-SCORES = [number % 5 for number in range(len(PAIRS))]
-RELEVANT = [{number: 1.0} for number in range(4)]
 
 Give = Callable[[Iterable[Any]], Any]
 CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
@@ -38,13 +34,6 @@ CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
     "rank": lambda static, anchors, give: pellucid.rank(static, "red apple", give(TEXTS)).to_json(),
     "choose_anchors": lambda static, anchors, give: pellucid.choose_anchors(
         static, give(f"{text} and {text} of a long enough text" for text in TEXTS), 2, show_progress_bar=False
-    ),
-    "fit_weights": lambda static, anchors, give: fit_weights([static, anchors], give(PAIRS), give(SCORES)),
-    "fit_ranking_weights": lambda static, anchors, give: fit_ranking_weights(
-        [static, anchors], give(TEXTS[:4]), give(TEXTS), give(RELEVANT)
-    ),
-    "merged": lambda static, anchors, give: (
-        EnsembleEmbedder([static, static.without([0])]).merged(give(TEXTS)).encode(TEXTS).tolist()
     ),
 }
 

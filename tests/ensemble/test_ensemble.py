@@ -25,13 +25,11 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
-from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
-from pellucid.text.words import Vocabulary, split_words
+from pellucid.text.words import split_words
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
 
@@ -300,121 +298,6 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     assert model.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
     assert model.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
     assert fingerprint(EnsembleEmbedder([fruit, fruit])) != fingerprint(EnsembleEmbedder([fruit, fruit], [1, 2]))
-
-
-def noisy(seed, share):
-    """A model of texts "x" ... that knows `share` of the angle they stand for."""
-    noise = np.random.default_rng(seed).normal(size=1000)
-
-    def encode(texts):
-        numbers = np.array([int(text) if text.isdigit() else 0 for text in texts])
-        angles = share * numbers / 1000 + (1 - share) * noise[numbers]
-        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-    return encode
-
-
-def test_fitted_weights_prefer_what_is_right():
-    pairs = [("0", str(n)) for n in range(1, 1000, 3)]
-    scores = [-n for n in range(1, 1000, 3)]
-    good, bad = noisy(0, 1.0), noisy(1, 0.0)
-    fitted = fit_weights({"bad": bad, "good": good}, pairs, scores)
-    assert fitted.weights == (0.0, 1.0)
-    assert fitted.score == pytest.approx(1.0) and fitted.alone[1] == pytest.approx(1.0)
-    assert abs(fitted.alone[0]) < 0.2 and fitted.equal < 0.9
-    three = fit_weights([noisy(2, 0.9), noisy(3, 0.9), bad], pairs, scores)
-    assert three.score >= max(*three.alone, three.equal)
-    assert sum(three.weights) == pytest.approx(1)
-    assert min(three.weights[:2]) > three.weights[2]  # two noisy ones together beat either, and noise does not help
-    assert three.score > max(three.alone)
-    assert fit_weights([good, good], pairs, scores).weights == (0.5, 0.5)  # nothing is better than equal
-
-
-def test_fitted_weights_reach_the_score_they_promise(fruit):
-    from scipy.stats import spearmanr
-
-    pairs = [("apple", "pear"), ("apple", "car"), ("car", "bicycle"), ("the apple", "tea"), ("pear", "reap")]
-    scores = [4, 0, 3, 1, 2]
-    fitted = fit_weights([fruit, LetterEmbedder()], pairs, scores)
-    model = EnsembleEmbedder([fruit, LetterEmbedder()], fitted.weights)
-    found = model.similarity_pairwise(model.encode([a for a, _ in pairs]), model.encode([b for _, b in pairs]))
-    assert spearmanr(found, scores).statistic == pytest.approx(fitted.score)
-    for bad, message in (([1, 2], "5 pairs need"), ([1] * 5, "all 5 scores"), ([1, 2, 3, 4, np.nan], "finite")):
-        with pytest.raises(InputError, match=message):
-            fit_weights([fruit], pairs, bad)
-
-
-def test_weights_fitted_for_search():
-    documents = [str(n) for n in range(0, 1000, 50)]
-    queries = documents[::3]
-    relevant = [{documents.index(query): 1.0} for query in queries]
-    fitted = fit_ranking_weights([noisy(1, 0.0), noisy(0, 1.0)], queries, documents, relevant)
-    assert fitted.alone[1] == pytest.approx(1.0)
-    assert fitted.score == pytest.approx(1.0)
-    # One relevant document, found at place 2 of 3: nDCG = 1 / log2(3).
-    line = noisy(0, 1.0)
-    one = fit_ranking_weights([line], ["0"], ["0", "1", "2"], [{1: 2.0}])
-    assert one.score == pytest.approx(1 / np.log2(3)) and one.weights == (1.0,)
-    for gains, message in (([{}], "no relevant"), ([{3: 1.0}], "of 3"), ([], "as many mappings")):
-        with pytest.raises(InputError, match=message):
-            fit_ranking_weights([line], ["0"], ["0", "1", "2"], gains)
-
-
-def random_static(seed, words, dimension, subwords=None):
-    vectors = np.random.default_rng(seed).normal(size=(len(words), dimension)).astype(np.float32)
-    return StaticEmbedder(Vocabulary(words, subwords), vectors)
-
-
-def test_a_merged_table_is_exact_where_lengths_keep_their_proportion(fruit):
-    twice = StaticEmbedder(fruit.vocabulary, fruit.vectors * 7)
-    model = EnsembleEmbedder([fruit, twice], [1, 3])
-    merged = model.merged(TEXTS)
-    assert merged.get_embedding_dimension() == 6
-    assert cosines(merged, TEXTS, TEXTS) == pytest.approx(cosines(model, TEXTS, TEXTS), abs=1e-6)
-    assert merged.encode(["apple"]) == pytest.approx(model.encode(["apple"]), abs=1e-6)
-    assert merged.dimensions.names == model.dimensions.names
-
-
-def test_a_merged_table_scores_as_the_documentation_says():
-    """sum of sqrt(weight in a x weight in b) cos_i, with weights c_i^2 m_i^2 over their sum."""
-    first = random_static(0, ["a", "b", "c", "d"], 5)
-    second = random_static(1, ["c", "a", "b", "e"], 4)
-    model = EnsembleEmbedder([first, second], [0.3, 0.7])
-    texts = ["a b", "b c", "a a c"]
-    merged = model.merged(texts)
-
-    def length(part, text):
-        return np.linalg.norm(sum(part.word_vectors([part.vocabulary.row(w)])[0] for w in text.split()))
-
-    parts = (first, second)
-    sizes = np.array([[length(part, text) for text in texts] for part in parts])
-    factors = np.sqrt([0.3, 0.7]) / np.exp(np.log(sizes).mean(axis=1))
-    shares = (factors[:, None] * sizes) ** 2
-    shares /= shares.sum(axis=0)
-    expected = sum(np.sqrt(np.outer(s, s)) * cosines(part, texts, texts) for s, part in zip(shares, parts))
-    assert cosines(merged, texts, texts) == pytest.approx(expected, abs=1e-6)
-    assert merged.vocabulary.words == ["a", "b", "c", "d", "e"]
-    assert merged.encode("d")[5:] == pytest.approx([0, 0, 0, 0])  # the second part does not know it
-    assert cosines(merged, ["E"], ["e"])[0, 0] == pytest.approx(1)
-
-
-def test_merging_keeps_each_part_s_rule_for_unknown_words(fruit, tmp_path):
-    pieces = {"[UNK]": 0, "apple": 1, "##s": 2, "pear": 3, "car": 4}
-    tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    with_prefixes = StaticEmbedder(Vocabulary(["apple", "car"], tokenizer), np.eye(2, dtype=np.float32))
-    other = random_static(0, ["apples", "car"], 3)
-    merged = EnsembleEmbedder([with_prefixes, other]).merged(["car"])
-    row = merged.word_vectors([merged.vocabulary.row("apples")])[0]
-    assert row[:2] == pytest.approx([0.5**0.5, 0])  # the first part's "apple"
-    assert row[2:].any()
-    assert merged.vocabulary.row("cars") == merged.vocabulary.row("car")
-    with pytest.raises(InputError, match="'letters' is a LetterEmbedder"):
-        EnsembleEmbedder([fruit, LetterEmbedder()]).merged(["car"])
-    with pytest.raises(InputError, match="none of the texts is known"):
-        EnsembleEmbedder([fruit, other]).merged(["nothing"])
-    merged.save_pretrained(tmp_path / "merged", dtype="int8")
-    assert pellucid.load(tmp_path / "merged").dimensions.names == merged.dimensions.names
 
 
 def test_a_model2vec_table_becomes_static_without_loss_but_for_punctuation(tmp_path):

@@ -15,12 +15,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.static.bags import Bags
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.tables import as_static, merge_static
+from pellucid.static.tables import as_static
 from pellucid.static.training import segmentation
 from pellucid.static.training.segmentation import segmenter
 from pellucid.text.unicode import normalize, unspaced_run
@@ -179,19 +178,6 @@ def test_dimensions_are_named_by_phrases_as_people_write_them() -> None:
 def test_bags_hold_the_words_that_encoding_finds() -> None:
     bags = Bags.from_sentences(["new york city 東京に", "York new"], _model().vocabulary)
     assert bags.rows.tolist() == [0, 2, 3, 4, 1] and bags.offsets.tolist() == [0, 4, 5]
-
-
-def test_a_table_that_lacks_a_phrase_gives_the_sum_of_its_words_to_a_merged_one() -> None:
-    phrases = StaticEmbedder(Vocabulary(["new▁york", "東京"]), np.array([[2.0], [3.0]], np.float32))
-    words = ["new", "york", "東", "京", "x京"]
-    single = StaticEmbedder(Vocabulary([*words, "に東"]), np.array([[1.0], [5], [7], [9], [0], [0]], np.float32))
-    merged = merge_static(
-        [("a", phrases, 0.5), ("b", single, 0.5)], ["new york"], Dimensions([Dimension("a", ()), Dimension("b", ())])
-    )
-    rows = {word: merged.vectors[row] for row, word in enumerate(merged.vocabulary.words)}
-    assert rows["new▁york"][1] == pytest.approx(rows["new"][1] + rows["york"][1])
-    assert rows["東京"][1] == pytest.approx(rows["東"][1] + rows["京"][1])
-    assert rows["new"][0] == 0
 
 
 def test_a_phrase_is_read_from_another_librarys_table_as_its_words() -> None:

@@ -6,6 +6,5 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.ensemble.embedder import EnsembleEmbedder as EnsembleEmbedder
-    from pellucid.ensemble.fitting import fit_ranking_weights as fit_ranking_weights, fit_weights as fit_weights
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -9,7 +9,6 @@ so that a similarity is exactly the weighted mean of the parts' cosines, and its
 each row times its part's weight. The paper writes its scalars a_i; here w_i = a_i^2 / sum of a_j^2.
 
 A part that knows nothing of a text has cosine 0 there, with its full weight: the mean is never taken over fewer parts.
-How weights are fitted is in `fitting.py`, how static tables become one in `static/tables.py`.
 
 On disk:
 
@@ -49,8 +48,6 @@ from pellucid.text.words import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from pellucid.static.embedder import StaticEmbedder
 
 
 BETWEEN = ": "
@@ -489,24 +486,6 @@ class EnsembleEmbedder(Embedder):
                 raise InputError(f"the row {row.name!r:.80} is of no part; the parts are {', '.join(self.names)}")
             sums[name] += row.contribution
         return sums
-
-    def merged(self, texts: Iterable[str]) -> StaticEmbedder:
-        """Return one static table that replaces static parts: one look-up a word, nearly the same scores.
-
-        An ensemble normalises each part, a table only the whole: with parts scaled by c_i, and m_i the length of a
-        text's sum of vectors in part i, its weight there is c_i^2 m_i^2 / sum of c_j^2 m_j^2. The c_i make the weights
-        right for the median (geometric mean) of `texts`; `compare` says how much scores change. A word of any part has
-        a row: each part's vector of it, by that part's rule for unknown words, or zeros.
-
-        Args:
-            texts: such as will be encoded, a few thousand.
-
-        Raises:
-            InputError: a part is not static, or no text is known to all parts.
-        """
-        from pellucid.static.tables import merge_static
-
-        return merge_static([(part.name, part.model, part.weight) for part in self.parts], texts, self.dimensions)
 
     def _edited(self, edit: Edit) -> Self:
         parts = self.parts

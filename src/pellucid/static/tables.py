@@ -1,4 +1,4 @@
-"""Tables of WordLlama and model2vec as static models, and several tables in one.
+"""Tables of WordLlama and model2vec as static models.
 
 WordLlama and model2vec average the vectors of *tokens*; a `StaticEmbedder` averages the vectors of *words*. A word is
 always cut into the same tokens, so the sum of their vectors is its vector, and a sum of words is a sum of tokens. What
@@ -8,19 +8,17 @@ given ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.core.dimensions import Dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, shown
+from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.unicode import unspaced_run
-from pellucid.text.words import Vocabulary, display_form, is_phrase
+from pellucid.text.words import Vocabulary, display_form
 
 _CHUNK_WORDS = 8_192  # words at a time
 _MAX_SAMPLE_TEXTS = 10_000  # texts that the balance of merged tables rests on
@@ -67,52 +65,3 @@ def _token_vectors(model: Any, table: npt.NDArray[Any], ids: npt.NDArray[np.int6
     mapping, weights = getattr(model, "token_mapping", None), getattr(model, "weights", None)
     vectors: Vectors = table[ids if mapping is None else mapping[ids]].astype(np.float32)
     return vectors if weights is None else vectors * np.asarray(weights, np.float32)[ids][:, None]
-
-
-def merge_static(
-    members: Sequence[tuple[str, Any, float]], texts: Iterable[str], dimensions: Dimensions
-) -> StaticEmbedder:
-    """Return the table of several static models (name, model, weight) side by side; at most 10,000 `texts` count."""
-    models = []
-    for name, model, _ in members:
-        if not isinstance(model, StaticEmbedder):
-            raise InputError(f"only static models become one table; {shown(name, 80)} is a {type(model).__name__}")
-        models.append(model)
-    weighted_models = [model for model, (_, _, weight) in zip(models, members, strict=True) if weight > 0]
-    sizes = iter(_typical_lengths(weighted_models, texts))
-    factors = [weight**0.5 / next(sizes) if weight > 0 else 0.0 for _, _, weight in members]
-    words = list(dict.fromkeys(word for model in models for word in model.vocabulary.words))
-    blocks = [_rows(model, words) * np.float32(factor) for model, factor in zip(models, factors, strict=True)]
-    cutting = next((model for model in models if model.vocabulary.has_subwords), models[0])
-    return StaticEmbedder(cutting.vocabulary.with_words(words), np.hstack(blocks), dimensions=dimensions)
-
-
-def _rows(model: StaticEmbedder, words: Sequence[str]) -> Vectors:
-    """Return the vectors of `words`; one that is several words to `model` has their sum, an unknown one zeros."""
-    rows = np.array([model.vocabulary.row(word) for word in words], np.int64)
-    vectors = model.word_vectors(np.maximum(rows, 0))
-    vectors[rows < 0] = 0
-    for index, word in enumerate(words):
-        if word not in model.vocabulary and (is_phrase(word) or unspaced_run.search(word)):
-            vectors[index] = _sum(model, display_form(word))
-    return vectors
-
-
-def _sum(model: StaticEmbedder, text: str) -> Vectors:
-    """Return the sum of the vectors of the words of `text`, float32 [dimension]."""
-    rows = [model.vocabulary.row(word.text) for word in model.vocabulary.split(text)]
-    total: Vectors = model.word_vectors([row for row in rows if row >= 0]).sum(axis=0)
-    return total
-
-
-def _typical_lengths(models: Sequence[StaticEmbedder], texts: Iterable[str]) -> list[float]:
-    """Return for each model the geometric mean of the lengths of the texts' sums, over texts that all of them know."""
-    logarithms = []
-    for _, text in zip(range(_MAX_SAMPLE_TEXTS), texts):
-        lengths = [float(np.linalg.norm(_sum(model, text))) for model in models]
-        if all(length > 0 for length in lengths):
-            logarithms.append(np.log(lengths))
-    if not logarithms:
-        raise InputError("none of the texts is known to all parts; give texts such as will be encoded")
-    typical: list[float] = np.exp(np.mean(logarithms, axis=0)).tolist()
-    return typical
