@@ -10,5 +10,5 @@ RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
 USER pellucid
 WORKDIR /home/pellucid
 EXPOSE 8080
-HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/ready')"]
+HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health')"]
 ENTRYPOINT ["pellucid", "serve", "--host", "0.0.0.0"]

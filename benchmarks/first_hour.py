@@ -164,7 +164,7 @@ class Place(NamedTuple):
                 if running.poll() is not None or time.perf_counter() - begun > 60:
                     raise SystemExit(f"{line}\ndid not answer")
                 try:
-                    with urllib.request.urlopen("http://127.0.0.1:8080/ready") as answer:
+                    with urllib.request.urlopen("http://127.0.0.1:8080/health") as answer:
                         return Step(line, time.perf_counter() - begun, f"answers with status {answer.status}")
                 except OSError:
                     time.sleep(0.05)

@@ -33,7 +33,6 @@ EXPLORER = {  # the name of a picture: the view, the colour scheme, the width an
     "explorer-compare-light": (COMPARED, "light", 1100, 900),
     "explorer-search-light": ("search?q=I+forgot+my+login", "light", 1000, 850),
     "explorer-search-dark": ("search?q=When+do+I+get+my+money+back", "dark", 1100, 900),
-    "explorer-map-light": ("map?clusters=5", "light", 1100, 900),
     "explorer-compare-phone": (COMPARED, "dark", 390, 844),
 }
 
@@ -79,7 +78,7 @@ def photograph_all(program: str, page: Path, folder: Path) -> None:
             photograph(browser, page.resolve().as_uri(), picture, (scheme, 720, 960), "body")
         for name, (view, *how) in EXPLORER.items():
             opened = "Every reason" if name == "explorer-search-light" else ""
-            photograph(browser, f"{address}#{view}", folder / f"{name}.png", tuple(how), "tfoot, .hit, canvas", opened)
+            photograph(browser, f"{address}#{view}", folder / f"{name}.png", tuple(how), "tfoot, .hit", opened)
         browser.close()
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import uvicorn
 
 from pellucid.core.embedder import Embedder
 from pellucid.server import ServerSettings, create_app
-from pellucid.server.running import TimeoutProtocol
 
 
 class Slow(Embedder):
@@ -49,15 +48,14 @@ class Slow(Embedder):
 
 
 @contextlib.contextmanager
-def running(models: dict[str, Embedder], patience: int = 30, **settings: Any) -> Iterator[str]:
-    """Run a real server on a free port; yield its address."""
-    app = create_app(ServerSettings(**settings), models)
-    options = {"http": TimeoutProtocol, "timeout_keep_alive": patience, "timeout_graceful_shutdown": 4 * patience}
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", **options))
+def running(models: dict[str, Embedder], app: Any = None, **settings: Any) -> Iterator[str]:
+    """Run a real server on a free port, with an `app` of the test's own if there is one; yield its address."""
+    app = create_app(ServerSettings(**settings), models) if app is None else app
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not (server.started and app.state.service.is_ready):
+        while not server.started:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
@@ -77,40 +75,40 @@ def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = 
     return answer.status, json.loads(text) if "json" in answer.getheader("content-type", "") else text.decode()
 
 
-def connected(url: str, seconds: float = 20) -> socket.socket:
-    """Return a connection to a server."""
-    host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=seconds)
-
-
 def send_raw(url: str, sent: bytes, seconds: float = 20) -> bytes:
     """Send bytes as they are; return all that comes until the server closes the connection."""
-    with connected(url, seconds) as connection:
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
         connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
 @contextlib.contextmanager
-def started(
-    command: list[str], port: int, variables: dict[str, str], wait_for: str = "/ready"
-) -> Iterator[tuple[Any, str]]:
+def started(command: list[str], port: int, variables: dict[str, str]) -> Iterator[tuple[Any, str]]:
+    """Start a server as a process, and wait until it answers; yield the process and its address."""
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     environment = os.environ | {"PYTHONPATH": paths} | variables
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    url = f"http://127.0.0.1:{port}"
     try:
-        wait_for_answer(f"http://127.0.0.1:{port}", wait_for)
-        yield process, f"http://127.0.0.1:{port}"
+        wait_until(lambda: _answers(url) or process.poll() is not None)
+        assert process.poll() is None, process.stderr.read()
+        yield process, url
     finally:
         process.kill()
         process.wait()
 
 
-def wait_for_answer(url: str, path: str) -> None:
-    for _ in range(900):
-        try:
-            if ask(url, path)[0] == 200:
-                return
-        except OSError:
-            pass
+def _answers(url: str) -> bool:
+    try:
+        return ask(url, "/health")[0] == 200
+    except OSError:
+        return False
+
+
+def wait_until(is_done: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < end, "it takes too long"
         time.sleep(0.1)
-    raise AssertionError("the server did not start")

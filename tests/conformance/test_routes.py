@@ -1,27 +1,21 @@
-"""Every route: token, hosts and methods; known fields and parameters, plain JSON of a bounded size, nothing twice."""
+"""Every route: token, hosts and methods; known fields and parameters, plain JSON of a bounded size."""
 
 from __future__ import annotations
 
-import gzip
 import http.client
 import json
+import os
 import re
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
-from pellucid.errors import nearest_name
 from pellucid.server import ServerSettings, create_app
-from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES, ApiError, BodyCounter
+from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES
 from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, running, send_raw
 
@@ -36,8 +30,7 @@ def url(static: StaticEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Ite
         texts = ["mortgage rates are rising", "a dog in the park", "a river of gold"]
         metadata = [{"lang": lang, "n": n, "s": "x"} for n, lang in enumerate("xyz")]
         index.add(texts, ids=["a", "b", "c"], metadata=metadata)
-    options = {"index": str(folder / "index"), "save_to": str(folder / "models"), "max_body_bytes": 4 << 20}
-    with running({"static-en": static}, **options) as at:
+    with running({"static-en": static}, index=str(folder / "index"), max_body_bytes=4 << 20) as at:
         yield at
 
 
@@ -65,20 +58,12 @@ def resolved(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return [schema, *(found for one in inner for found in resolved(one))]
 
 
-def fields_of(path: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
-    """Yield the place of each object in a route's body, and the fields that it may have."""
+def fields_of(path: str) -> set[str]:
+    """Return the fields that a route's body may have."""
     body = SCHEMA["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-
-    def walk(schema: dict[str, Any], place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], set[str]]]:
-        objects = [one for one in resolved(schema) if "properties" in one]
-        if objects:
-            yield place, {name for one in objects for name in one["properties"]}
-        for one in objects:
-            assert one["additionalProperties"] is False, (path, place)
-            for name, inner in one["properties"].items():
-                yield from walk(inner, (*place, name))
-
-    return walk(body, ())
+    (schema,) = [one for one in resolved(body) if "properties" in one]
+    assert schema["additionalProperties"] is False
+    return set(schema["properties"])
 
 
 def message_of(answer: Any) -> str:
@@ -87,27 +72,19 @@ def message_of(answer: Any) -> str:
 
 
 def test_all_routes_are_asked() -> None:
-    assert {"/search", "/embed", "/v1/embeddings", "/similarity", "/", "/map", "/models"} <= set(BODIES)
-    assert ("parameters",) in dict(fields_of("/similarity")) and ("inputs",) in dict(fields_of("/"))
+    assert set(BODIES) == set(bodies())
 
 
 @pytest.mark.parametrize("path", BODIES)
 def test_an_unknown_field_is_refused_and_the_nearest_is_named(url: str, path: str) -> None:
-    for place, fields in fields_of(path):
-        for name in (STRANGE, *(f"{field}s" for field in fields), *(field.upper() for field in fields)):
-            body: Any = {name: {"lang": "x"}}
-            for outer in reversed(place):
-                body = {outer: body}
-            status, answer = ask(url, path, body)
-            said = message_of(answer)
-            assert status == (400 if path.startswith("/v1/") else 422), (place, name, answer)
-            assert f"unknown field {name!r}" in said, (place, name, said)
-            meant = re.findall(r"did you mean '(\w+)'", said)
-            assert not meant if name == STRANGE else set(meant) <= fields, said
-            if name != STRANGE and path != "/":  # where it depends on `inputs` which fields there are
-                assert meant and nearest_name(name, fields) in fields, said
-            if path.startswith("/v1/"):
-                assert answer["error"]["param"] == ".".join((*place, name))
+    fields = fields_of(path)
+    for name in (STRANGE, *(f"{field}s" for field in fields), *(field.upper() for field in fields)):
+        status, answer = ask(url, path, {name: {"lang": "x"}})
+        said = message_of(answer)
+        assert status == (400 if path.startswith("/v1/") else 422), (name, answer)
+        assert f"unknown field {name!r}" in said, (name, said)
+        meant = re.findall(r"did you mean '(\w+)'", said)
+        assert not meant if name == STRANGE else meant and set(meant) <= fields, said
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
@@ -118,9 +95,6 @@ def test_an_unknown_parameter_is_refused_and_the_nearest_is_named(url: str, path
         status, answer = ask(url, f"{address}?{name}=1", {} if method == "post" else None)
         assert status in (400, 422) and f"unknown parameter {name!r}" in message_of(answer), (path, answer)
         assert (f"did you mean '{name}" in message_of(answer)) == any(one.startswith(name) for one in known)
-    for name in known:
-        status, answer = ask(url, f"{address}?{name}=1&{name}=2", {} if method == "post" else None)
-        assert status in (400, 422) and f"{name!r} is given twice" in message_of(answer)
 
 
 @pytest.mark.parametrize("name", ["filter", "filters", "Filter", "wher", "where_", "condition"])
@@ -143,34 +117,18 @@ def test_a_filter_by_another_name_does_not_give_everybodys_documents(url: str, n
         ("lang=x", "where: it is 'lang=x'"),
         (3, "where: it is 3"),
         (False, "where: it is False"),
-        ([{"n": 1}] * 101, "101 alternatives; at most 100"),
+        ([{}] * (MAX_TESTS + 1), "1,001 alternatives"),
         ([{"n": {"gte": 1, "lt": 3}, "lang": "x"}] * 100, None),
         ({"n": {"in": list(range(MAX_WHERE_VALUES))}}, None),
-        ({"n": {"in": list(range(MAX_WHERE_VALUES + 1))}}, "10,001 values; at most 10,000"),
-        ([{"n": {"nin": [1] * 101}}] * 100, "10,100 values; at most 10,000"),
-        ([{f"{n}": 1 for n in range(MAX_TESTS // 100 + 1)}] * 100, "1,100 comparisons; at most 1,000"),
+        ({"n": {"in": list(range(MAX_WHERE_VALUES + 1))}}, "10,001 values"),
+        ([{"n": {"nin": [1] * 101}}] * 100, "10,100 values"),
+        ([{f"{n}": 1 for n in range(MAX_TESTS // 100 + 1)}] * 100, "1,100 comparisons"),
     ],
 )
 def test_conditions_are_known_and_bounded(url: str, where: Any, message: str | None) -> None:
     status, answer = ask(url, "/search", {"query": "river", "where": where})
     assert status == (200 if message is None else 422), answer
     assert message is None or message in answer["error"]
-
-
-def test_nothing_is_said_twice(url: str) -> None:
-    for path, body, name in (
-        ("/search", '{"query": "river", "where": {"lang": "x"}, "where": null}', "where"),
-        ("/search", '{"query": "river", "wh\\u0065re": {"lang": "x"}, "where": null}', "where"),
-        ("/search", '{"query": "river", "where": {"lang": "x", "lang": "y"}}', "lang"),
-        ("/search", '{"query": "river", "where": {"n": {"gte": 2, "gte": 0}}}', "gte"),
-        ("/search", '{"query": "river", "weights": {"bm25": 1, "bm25": 0}}', "bm25"),
-        ("/embed", '{"inputs": "a", "inputs": "b"}', "inputs"),
-        ("/embed", '{"inputs": ["%s"], "inputs": "b"}' % (("many words " * 15_000 + '", "') * 8), "inputs"),
-    ):
-        status, answer = ask(url, path, body.encode())
-        assert status in (400, 422), (path, body[:80])
-        assert f"the field {name!r} twice" in answer["error"]
-    assert ask(url, "/embed", b'{"inputs": "the field \\"inputs\\" twice: \\"inputs\\""}')[0] == 200
 
 
 def test_a_request_without_a_model_gets_the_first(url: str) -> None:
@@ -191,15 +149,12 @@ def test_a_request_without_a_model_gets_the_first(url: str) -> None:
         ({"content-type": "text/plain"}, "Content-Type: application/json"),
         ({"content-type": "application/x-www-form-urlencoded"}, "Content-Type: application/json"),
         ({"content-type": "multipart/form-data; boundary=x"}, "Content-Type: application/json"),
-        ({"content-type": "application/json; charset=latin-1"}, "the charset is 'latin-1'"),
-        ({"content-type": 'application/json; charset="utf-16"'}, "the charset is 'utf-16'"),
-        ({"content-encoding": "gzip"}, "the Content-Encoding is 'gzip'"),
-        ({"content-encoding": "br"}, "the Content-Encoding is 'br'"),
+        ({"content-type": ""}, "Content-Type: application/json"),
     ],
 )
 def test_other_contents_are_refused(url: str, headers: dict[str, str], said: str) -> None:
     body = json.dumps({"inputs": "a"}).encode()
-    status, answer = ask(url, "/embed", gzip.compress(body) if "gzip" in str(headers) else body, headers)
+    status, answer = ask(url, "/embed", body, headers)
     assert status == 415 and said in answer["error"]
     for right in ("Application/JSON", 'application/json; charset="UTF-8"', "APPLICATION/JSON;charset=utf8;a=b"):
         assert ask(url, "/embed", body, {"content-type": right})[0] == 200
@@ -210,98 +165,10 @@ def test_slashes_at_the_end_and_wrong_routes_are_named(url: str) -> None:
         for body in (None, {"query": "a"}):
             status, answer = ask(url, path, body)
             assert status == 404 and f"did you mean {near}?" in message_of(answer), answer
-    for path, allowed in (("/search", b"POST"), ("/v1/models/x/y", b"GET"), ("/models", b"GET, POST")):
+    for path, allowed in (("/search", b"POST"), ("/v1/models/x/y", b"GET"), ("/info", b"GET")):
         for method in (b"OPTIONS", b"DELETE", b"HEAD"):
             answer = send_raw(url, b"%s %s HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n" % (method, path.encode()))
             assert answer.startswith(b"HTTP/1.1 405") and b"allow: %s\r\n" % allowed in answer, answer
-
-
-@given(st.data())
-def test_values_are_counted_as_they_arrive(data: st.DataObject) -> None:
-    strings = st.text(st.sampled_from('ab"\\,[]{}:\n\u00e4\U0001f600'), max_size=12)
-    leaves = st.none() | st.booleans() | st.integers() | strings
-    value = data.draw(st.recursive(leaves, lambda v: st.lists(v, max_size=4) | st.dictionaries(strings, v, max_size=4)))
-    body = json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode()
-    counter, rest = BodyCounter(1 << 20, 1 << 20), body
-    while rest:
-        size = data.draw(st.integers(0, len(rest)))
-        counter.add(rest[:size])
-        rest = rest[size:] if size else rest[1:] if counter.add(rest[:1]) is None else b""
-    assert (counter.values, counter.keys) == _values_and_keys_in(body) and counter.keys == _keys_of(value)
-
-
-def _keys_of(value: Any) -> int:
-    if isinstance(value, dict):
-        return len(value) + sum(map(_keys_of, value.values()))
-    return sum(map(_keys_of, value)) if isinstance(value, list) else 0
-
-
-def _values_and_keys_in(body: bytes) -> tuple[int, int]:
-    """Count commas and opening brackets outside strings, and colons, one by one."""
-    count, keys, in_string, is_escaped = 1, 0, False, False
-    for byte in body.decode():
-        if is_escaped:
-            is_escaped = False
-        elif in_string:
-            in_string, is_escaped = byte != '"', byte == "\\"
-        else:
-            in_string, count, keys = byte == '"', count + (byte in ",[{"), keys + (byte == ":")
-    return count, keys
-
-
-@pytest.mark.parametrize("item", [b"[],", b"{},", b"1,", b'"",', b"[[],[]],", b'{"a":1},'])
-def test_a_body_of_too_many_values_is_refused_before_it_is_there(item: bytes) -> None:
-    counter, chunk = BodyCounter(16 << 20, 20_000), item * ((64 << 10) // len(item))
-    with pytest.raises(ApiError, match="more than 20,000 values"):
-        for sent in range(256):
-            counter.add((b"[" if sent == 0 else b"") + chunk)
-    assert sent <= 2
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/embed", b'{"inputs":[%s1]}'),
-        ("/v1/embeddings", b'{"input":[%s1]}'),
-        ("/rerank", b'{"query":"a","texts":[%s1]}'),
-        ("/search", b'{"query":"a","where":{"n":{"nin":[%s1]}}}'),
-        ("/contrast", b'{"texts":["a"],"members":[%s1]}'),
-        ("/models", b'{"name":"a","without":[%s1]}'),
-    ],
-)
-def test_nobody_waits_for_a_body_of_millions_of_values(url: str, path: str, body: bytes) -> None:
-    statuses, waits = list[int](), list[float]()
-    heavy = [body % (item * (3_900_000 // len(item))) for item in (b"[],", b"1,", b'"a",')]
-    crowd = [threading.Thread(target=lambda one=one: statuses.append(_status(url, path, one))) for one in heavy]
-    for client in crowd:
-        client.start()
-    while any(client.is_alive() for client in crowd):
-        began = time.perf_counter()
-        assert ask(url, "/v1/embeddings", {"input": "a"})[0] == 200
-        waits.append(time.perf_counter() - began)
-    assert set(statuses) <= {400, 413, 422} and max(waits) < 2, (statuses, max(waits))
-
-
-def _status(url: str, path: str, body: bytes) -> int:
-    try:
-        return ask(url, path, body)[0]
-    except (ConnectionError, OSError):  # it closed the connection before it had read everything
-        return 413
-
-
-def test_questions_are_smaller_than_corpora(url: str) -> None:
-    long = "a" * (2 << 20)
-    for path, body in (
-        ("/search", {"query": long}),
-        ("/explain", {"text1": long}),
-        ("/why", {"query": "a", "id": long}),
-        ("/describe", {"text": long}),
-        ("/index", {"weights": {long: 1}}),
-        ("/models", {"name": long}),
-    ):
-        status, answer = ask(url, path, body)
-        assert status == 413 and "1,048,576 bytes" in answer["error"], path
-    assert ask(url, "/embed", {"inputs": ["a" * 100_000] * 20})[0] == 200
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "99999999999999999999", "0x10", ""])
@@ -309,35 +176,6 @@ def test_odd_lengths_are_refused(url: str, length: str) -> None:
     head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\n"
     answer = send_raw(url, f'{head}content-length: {length}\r\n\r\n{{"inputs": "a"}}'.encode())
     assert re.match(rb"HTTP/1.1 4\d\d", answer), answer
-
-
-# Clients that send slowly, or without end
-
-
-def test_heads_have_64_kilobytes_however_they_arrive(url: str) -> None:
-    limit, start = 64 << 10, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
-    for size, status in ((limit - 2000, b"200"), (limit + 200, b"431"), (2 * limit, b"431"), (5 * limit, b"431")):
-        for head in (
-            start + b"x: %s\r\n\r\n" % (b"a" * (size - len(start))),
-            start + b"x: y\r\n" * (size // 6) + b"\r\n",
-        ):
-            with suppress(ConnectionError) if size > 2 * limit else nullcontext():  # it does not read to the end
-                assert send_raw(url, head)[9:12] == status, size
-    post = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    body = b'{"inputs": ["%s"]}' % b'", "'.join([b"a" * 100_000] * 8)
-    frames = [b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailer)
-              for trailer in (b"x: y\r\n" * 20_000, b"x: " + b"y" * 100_000 + b"\r\n")]  # fmt: skip
-    for chunks in (*frames, b"0\r\n" + b"trailer: x\r\n" * 8000, b"1\r\n \r\n" * 40_000):
-        with suppress(ConnectionError):
-            assert not send_raw(url, post + chunks).startswith(b"HTTP/1.1 200")
-    assert ask(url, "/health")[0] == 200
-
-
-def test_what_came_before_a_head_that_is_too_large_is_answered(url: str) -> None:
-    body = json.dumps({"inputs": ["a loan " * 2000] * 50}).encode()
-    first = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-    answer = send_raw(url, first % (len(body), body) + b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 12_000)
-    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1 431") == 1
 
 
 # Hostile values, tokens, hosts, methods
@@ -351,7 +189,6 @@ def bodies() -> dict[str, dict[str, Any]]:
     return {
         "/v1/embeddings": {"model": "static-en", "input": "a", "dimensions": 4},
         "/embed": {"inputs": "a", "dimensions": 4},
-        "/similarity": {"inputs": {"source_sentence": "a", "sentences": ["b"]}},
         "/rerank": {"query": "a", "texts": ["b"]},
         "/explain": {"text1": "a loan", "text2": "a house"},
         "/describe": {"text": "a loan", "top_k": 3},
@@ -360,16 +197,11 @@ def bodies() -> dict[str, dict[str, Any]]:
             "word_weights": {"river": 1},
         },
         "/why": {"query": "river", "id": "b", "weights": {"bm25": 1}},
-        "/map": {"texts": ["a loan", "b"] * 5, "clusters": 2, "limit": 10},
-        "/contrast": {"texts": ["a loan", "a house"] * 5, "members": [0, 2]},
-        "/models": {"name": "fruit", "words": {"loan": 0.5}, "scale": {}, "without": []},
-        "/index": {"weights": {"a": 1}, "word_weights": {}},
+        "/documents": {"where": {"n": {"gte": 1}}, "sort": "n", "limit": 3, "count_by": ["n"]},
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=[pytest.mark.full] * (path in ("/models", "/map"))) for path in bodies()]
-)
+@pytest.mark.parametrize("path", bodies())
 def test_hostile_json_is_refused(url: str, path: str) -> None:
     honest = bodies()[path]
     plain = json.dumps(honest).encode()
@@ -402,14 +234,12 @@ def test_hostile_json_is_refused(url: str, path: str) -> None:
         status, error = ask(url, path, body)
         assert 400 <= status < 500 or _may_be(path, body), (path, status, body[:200], str(error)[:200])
         assert "error" in error or status == 200
-    assert ask(url, path, honest)[0] == 200 or path == "/models"
+    assert ask(url, path, honest)[0] == 200
 
 
 def _may_be(path: str, body: bytes) -> bool:
     """Whether a body with an odd number is a right one: large numbers and fractions are numbers where any may stand."""
-    return bool(re.search(rb'"(where|weights|word_weights|words)": [\[{]', body)) and not re.search(
-        rb"NaN|Inf|e400", body
-    )
+    return bool(re.search(rb'"(where|weights|word_weights)": [\[{]', body)) and not re.search(rb"NaN|Inf|e400", body)
 
 
 @pytest.mark.parametrize("number", ["64.0", "6.4e1", "64"])
@@ -439,38 +269,22 @@ def test_models_by_name(url: str) -> None:
         assert ask(other, "/v1/models/org/fruit")[0] == ask(other, "/v1/models/org%2Ffruit")[0] == 200
 
 
-def test_the_token_is_a_header_of_the_head(fruit: StaticEmbedder) -> None:
-    chunked = b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    body = b"transfer-encoding: chunked\r\ntrailer: authorization\r\n\r\n%x\r\n%s\r\n0\r\n" % (15, b'{"inputs": "a"}')
-    right, wrong = b"authorization: Bearer secret\r\n", b"authorization: Bearer wrong\r\n"
-    with running({"fruit": fruit}, token="secret", hosts=("localhost", "127.0.0.1")) as url:
-        for head, trailer, status in (
-            (b"", right, b"401"),
-            (wrong, right, b"401"),
-            (right, wrong, b"200"),
-            (right, b"host: evil.example\r\n", b"200"),
-            (right, b"content-type: text/plain\r\n", b"200"),
-            (wrong + right, b"", b"401"),  # of two the first counts
-        ):
-            assert send_raw(url, chunked + head + body + trailer + b"\r\n")[9:12] == status, (head, trailer)
-        for scheme, status in (
-            ("bearer", 200),
-            ("BEARER", 200),
-            ("Bearer ", 200),
-            ("Basic", 401),
-            ("Bearersecret", 401),
-        ):
-            assert ask(url, "/v1/models", headers={"authorization": f"{scheme} secret"})[0] == status, scheme
-        assert ask(url, "/v1/models", headers={"authorization": "secret"})[0] == 401
+def test_the_scheme_of_the_token(fruit: StaticEmbedder) -> None:
+    with running({"fruit": fruit}, token="secret") as url:
+        for header, status in (
+            ("bearer secret", 200), ("BEARER secret", 200), ("Bearer  secret", 200),
+            ("Basic secret", 401), ("Bearersecret secret", 401), ("secret", 401), ("Bearer", 401),
+        ):  # fmt: skip
+            assert ask(url, "/v1/models", headers={"authorization": header})[0] == status, header
 
 
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
         ("/embed", b'{"inputs": ', 400, "not JSON"),
-        ("/embed", {"inputs": []}, 400, "empty"),
+        ("/embed", {"inputs": []}, 422, "inputs is []"),
         ("/embed", {}, 422, "inputs: Field required"),
-        ("/embed", {"inputs": 3}, 422, "inputs is int"),
+        ("/embed", {"inputs": 3}, 422, "inputs is 3"),
         ("/embed", {"inputs": ["a", None]}, 422, "text 1 of inputs is NoneType"),
         ("/embed", {"inputs": [1, 2]}, 422, "token ids"),
         ("/embed", {"inputs": "a", "dimensions": 1000}, 422, "from 1 to 256"),
@@ -480,7 +294,7 @@ def test_the_token_is_a_header_of_the_head(fruit: StaticEmbedder) -> None:
         ("/embed", b'{"inputs": "\\ud800"}', 400, "hex escape"),
         ("/embed", b"[" * 40_000, 400, "recursion"),
         ("/embed", b'{"inputs": "a", "other": ' + b'{"a":' * 9000, 400, "recursion"),
-        ("/embed", b'{"inputs": NaN}', 422, "inputs is float"),
+        ("/embed", b'{"inputs": NaN}', 422, "inputs is nan"),
         ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 4000 + b"}", 422, "dimensions"),
         ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 9000 + b"}", 400, "number"),
         ("/embed", b"", 400, "not JSON"),
@@ -495,7 +309,6 @@ def test_the_token_is_a_header_of_the_head(fruit: StaticEmbedder) -> None:
         ("/search", b'{"query": "a", "weights": {"bm25": NaN}}', 422, "finite"),
         ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
         ("/embed", b"\xff\xfe", 400, "not JSON"),
-        ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
         ("/explain", {"text1": "a", "text2": "b", "model": "none"}, 404, "no model 'none'"),
         ("/explain", {"text1": "a " * 2400, "text2": "a " * 2400, "text3": "a " * 2400}, 422, "at most 10,000"),
         ("/search", {"query": "a"}, 404, "pellucid serve --index"),
@@ -528,25 +341,29 @@ def test_chunked_body_over_the_limit(limited: str) -> None:
     assert connection.getresponse().status == 413
 
 
-def test_token(fruit: StaticEmbedder) -> None:
-    with running({"fruit": fruit}, token="secret-ü") as url:
+@pytest.mark.parametrize("token", [b"secret", "secret-ü".encode(), b"not \xff UTF-8", b" spaces around "])
+def test_a_token_of_any_bytes(fruit: StaticEmbedder, token: bytes) -> None:
+    with running({"fruit": fruit}, token=os.fsdecode(token)) as url:
         assert ask(url, "/health")[0] == 200
         status, error = ask(url, "/embed", {"inputs": "a"})
         assert status == 401 and "Bearer" in error["error"]
-        assert (
-            ask(url, "/v1/models", headers={"authorization": "Bearer wrong"})[1]["error"]["type"]
-            == "authentication_error"
-        )
-        right = "Bearer secret-ü".encode().decode("latin-1")
+        wrong = ask(url, "/v1/models", headers={"authorization": "Bearer wrong"})
+        assert wrong[0] == 401 and wrong[1]["error"]["type"] == "authentication_error"
+        right = f"Bearer {token.decode('latin-1')}"
         assert ask(url, "/v1/models", headers={"authorization": right})[0] == 200
 
 
-def test_other_hosts_are_refused(fruit: StaticEmbedder) -> None:
-    with running({"fruit": fruit}, hosts=("localhost", "127.0.0.1")) as url:
-        assert ask(url, "/health")[0] == 200
-        assert ask(url, "/health", headers={"host": "LOCALHOST:99"})[0] == 200
-        status, error = ask(url, "/v1/models", headers={"host": "evil.example"})
-        assert status == 400 and error["error"]["type"] == "invalid_request_error"
+def test_other_hosts_are_refused_without_a_token(fruit: StaticEmbedder) -> None:
+    """So that no web page reaches the server by a name of its own; who has the token may call it as he likes."""
+    hosts, evil = ("localhost", "127.0.0.1", "embed.example"), {"host": "evil.example"}
+    with running({"fruit": fruit}, hosts=hosts) as url:
+        for host, expected in (("LOCALHOST:99", 200), ("embed.example", 200), ("evil.example", 400)):
+            assert ask(url, "/v1/models", headers={"host": host})[0] == expected
+        assert ask(url, "/health", headers=evil)[0] == 200
+        assert "--allow-host" in ask(url, "/v1/models", headers=evil)[1]["error"]["message"]
+    with running({"fruit": fruit}, hosts=hosts, token="secret") as url:
+        assert ask(url, "/v1/models", headers=evil)[0] == 401
+        assert ask(url, "/v1/models", headers={**evil, "authorization": "Bearer secret"})[0] == 200
 
 
 def test_methods(limited: str) -> None:
@@ -559,12 +376,6 @@ def test_methods(limited: str) -> None:
     assert send_raw(limited, b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 404")
     smuggled = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
     assert send_raw(limited, smuggled).startswith(b"HTTP/1.1 400")
-
-
-def test_every_method_of_a_path_is_named(limited: str) -> None:
-    connection = http.client.HTTPConnection(limited.removeprefix("http://"), timeout=30)
-    connection.request("PUT", "/")
-    assert connection.getresponse().getheader("allow") == "GET, HEAD, POST"
 
 
 def test_pipelined_requests_are_answered_in_order(limited: str) -> None:

@@ -350,8 +350,6 @@ def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path) -> None:
         page.locator(".hit", has_text="of the second index").first.wait_for()
         page.reload()
         page.locator(".hit", has_text="of the second index").first.wait_for()
-        page.goto(f"{url}#map?index=second")
-        page.get_by_role("heading", name="second: all 12 documents").wait_for()
 
 
 def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Path) -> None:
@@ -368,18 +366,6 @@ def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Pa
         page.get_by_role("button", name="Enter the token").click()
         page.get_by_text("index: 1 document").wait_for()
     page.problems[:] = [problem for problem in page.problems if "401" not in problem]  # which the browser logs
-
-
-def test_the_map_of_an_index_is_kept_and_its_picture_has_a_legend(page: Any, library: str, tmp_path: Path) -> None:
-    folder = page.request.get(library + "index").json()["name"]
-    assert folder == "index"
-    page.goto(library + "#map?clusters=3")
-    page.get_by_role("heading", name="index: all 30 documents").wait_for()
-    page.get_by_text("projected by t-SNE").wait_for()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save PNG").click()
-    height = int.from_bytes(Path(download.value.path()).read_bytes()[20:24], "big")
-    assert height > 2 * page.locator("canvas").bounding_box()["height"] + 100
 
 
 def test_examples_are_titles_of_the_index(page: Any, library: str) -> None:
@@ -409,8 +395,6 @@ def test_markup_stays_text(page: Any, url: str) -> None:
     page.locator(".marked", has_text="<img src=x").first.wait_for()
     page.goto(url + "#search?q=bold+loans+at+the+bank")
     page.locator(".hit", has_text="<b>bold</b>").first.wait_for()
-    page.goto(url + "#map?limit=50&clusters=2")
-    page.locator("li", has_text="<b>bold</b>").first.wait_for()
     assert page.locator("main img, main b").count() == 0
 
 
@@ -433,78 +417,13 @@ def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp
             assert f"{name}: yes" in page.locator(".hit").first.inner_text()
             page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first.uncheck()
             page.get_by_role("heading", name="Best 10 of").wait_for()
-        page.goto(url + "#map")
-        page.locator("canvas").wait_for()
-        for name in names:
-            page.get_by_label("Colours").select_option(value=name)
-            assert page.locator("button.legend").all_inner_texts() == ["yes (10)", "without (10)"]
         page.goto(url + "#read?text=constructor+toString+loan")
         page.locator("tfoot").wait_for()
-        page.locator("details", has_text="Weigh its words").first.evaluate("fold => { fold.open = true; }")
-        assert set(page.locator(".sliders output").all_inner_texts()) == {"1.00"}
         page.goto(url + "#constructor")
         page.get_by_role("heading", name="names").or_(page.get_by_label("Question")).first.wait_for()
 
 
-def test_map_is_drawn_and_pointed_at(page: Any, url: str) -> None:
-    page.goto(url + "#map?limit=50&clusters=3")
-    page.locator("canvas").wait_for()
-    assert page.locator("button.legend").count() == 3
-    page.locator("button.legend").first.click()
-    assert page.locator("button.legend").first.get_attribute("aria-pressed") == "true"
-    shown = int(page.locator("#said").inner_text().split()[0])
-    assert 0 < shown < len(DOCUMENTS)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save for embedding-atlas").click()
-    lines = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
-    assert len(lines) == len(DOCUMENTS) and {"x", "y", "text", "label"} <= set(lines[0])
-
-
-def test_labels_of_a_map_do_not_overlap_and_the_text_is_at_the_pointer(page: Any, library: str) -> None:
-    page.goto(library + "#map?limit=30&clusters=12")
-    canvas = page.locator("canvas")
-    canvas.wait_for()
-    page.wait_for_timeout(300)
-    labels = json.loads(canvas.get_attribute("data-labels"))
-    assert len(labels) > 3
-    for number, (left, right, line) in enumerate(labels):
-        others = labels[:number]
-        assert all(right < one[0] or left > one[1] or abs(line - one[2]) >= 18 for one in others)
-    edge = canvas.bounding_box()
-    for x, y in ((x, y) for y in range(10, int(edge["height"]), 14) for x in range(10, int(edge["width"]), 14)):
-        page.mouse.move(edge["x"] + x, edge["y"] + y)
-        if page.locator(".tip").is_visible():
-            break
-    tip = page.locator(".tip").bounding_box()
-    assert "Reports on" in page.locator(".tip").inner_text()
-    assert abs(tip["x"] - edge["x"] - x) < 500 and tip["x"] + tip["width"] <= edge["x"] + edge["width"] + 1
-
-
-def test_a_region_of_a_map_says_what_sets_it_apart(page: Any, library: str) -> None:
-    page.set_viewport_size({"width": 1280, "height": 1100})
-    page.goto(library + "#map?limit=30&clusters=3")
-    page.locator("canvas").wait_for()
-    page.get_by_label("Colours").select_option("shelf")
-    assert page.locator("button.legend").all_inner_texts() == ["left (15)", "right (15)"]
-    page.get_by_label("Colours").select_option("year")
-    counts = [int(text.rpartition("(")[2][:-1]) for text in page.locator("button.legend").all_inner_texts()]
-    assert len(counts) == 5 and sum(counts) == 30
-    page.get_by_role("button", name="Select a region").click()
-    edge = page.locator("canvas").bounding_box()
-    page.mouse.move(edge["x"] + 1, edge["y"] + 1)
-    page.mouse.down()
-    page.mouse.move(edge["x"] + edge["width"] / 2, edge["y"] + edge["height"] - 1, steps=4)
-    page.mouse.up()
-    page.get_by_role("heading", name="selected texts apart").wait_for()
-    page.locator("tfoot").wait_for()
-    shown = int(page.locator("#said").inner_text().split()[0])
-    assert f"{shown} selected texts" in page.get_by_role("heading", name="selected texts apart").inner_text()
-    assert 0 < shown < 30 and "of them" in page.locator("h2 + p").first.inner_text()
-    page.get_by_role("button", name="Clear selection").click()
-    page.locator("#said", has_text="30 of 30").wait_for()
-
-
-def test_saving(page: Any, url: str) -> None:
+def test_a_view_is_saved_as_json_and_as_a_picture(page: Any, url: str) -> None:
     page.goto(url + "#compare?a=a+loan&b=mortgage+rates")
     page.wait_for_selector(".score")
     with page.expect_download() as download:
@@ -536,9 +455,7 @@ def test_python_on_the_page_searches_as_the_page_does(page: Any, url: str, tmp_p
     page.get_by_role("slider", name="loans", exact=True).fill("1.5")
     page.get_by_role("slider", name="static-en", exact=True).fill("0.9")
     page.wait_for_timeout(1500)
-    page.get_by_text("or use them in Python").click()
-    assert page.get_by_text("--save-to FOLDER").is_visible()
-    assert page.get_by_role("button", name="Save as").count() == 0
+    page.get_by_text("Use these weights in Python").click()
     code = page.locator("details.keep pre").inner_text()
     found: dict[str, Any] = {}
     exec(code.replace('"my-index"', repr(str(tmp_path / "my-index"))), found)
@@ -549,79 +466,17 @@ def test_python_on_the_page_searches_as_the_page_does(page: Any, url: str, tmp_p
     found["index"].close()
 
 
-def test_weights_and_a_new_model_are_saved(page: Any, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
-    with pellucid.Index.create(tmp_path / "index", {"anchors": "anchors-en-200"}) as index:
-        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
-    models = {name: pellucid.load(name) for name in ("static-en", "anchors-en-200")}
-    settings = ServerSettings(index=str(tmp_path / "index"), save_to=str(tmp_path / "models"))
-    with served(settings, models) as url:
-        page.goto(url + "#search?q=river+loans")
-        unfold(page)
-        page.get_by_role("slider", name="river", exact=True).fill("0")
-        page.get_by_role("slider", name="bm25", exact=True).fill("0.2")
-        page.get_by_text("or use them in Python").click()
-        page.get_by_role("button", name="Save as settings of the index").click()
-        page.get_by_text("saved: every search").wait_for()
-        assert "f=" not in page.url and "w=" not in page.url  # the index has them itself now
-        page.reload()
-        page.locator(".hit").first.wait_for()
-        unfold(page)
-        assert page.get_by_role("slider", name="river", exact=True).input_value() == "0"
-        dimension = page.locator(".sliders input[aria-label^='anchors: ']").first
-        name = dimension.get_attribute("aria-label").removeprefix("anchors: ")
-        dimension.fill("0.25")
-        page.get_by_text("or use them in Python").click()
-        page.get_by_role("link", name="Weigh the dimensions in a new model").click()
-        page.get_by_role("button", name="Save as a new model").wait_for()
-        assert (
-            f".scale({json.dumps({name: 0.5}, ensure_ascii=False, separators=(',', ':'))})"
-            in page.locator("pre").inner_text()
-        )
-        for wrong, said in (("static-en", "already"), ("../x", None), ("", None)):
-            page.get_by_label("Name of the new model").fill(wrong)
-            page.get_by_role("button", name="Save as a new model").click()
-            if said:
-                page.get_by_role("alert").get_by_text(said).wait_for()
-        page.get_by_label("Name of the new model").fill("mine")
-        page.get_by_role("button", name="Save as a new model").click()
-        page.get_by_text("mine is saved, and shown here").wait_for()
-        assert page.locator("#model").input_value() == "mine"
-        page.locator("#model").select_option("static-en")
-        page.get_by_text("Weigh its words for a new model").click()
-        page.get_by_role("slider", name="loans", exact=True).fill("0")
-        page.get_by_text("Make a new model of these changes").click()
-        assert '.reweight({"loans":0})' in page.locator("pre").inner_text()
-        page.get_by_label("Name of the new model").fill("no-loans")
-        page.get_by_role("button", name="Save as a new model").click()
-        page.get_by_text("no-loans is saved").wait_for()
-    page.problems[:] = [problem for problem in page.problems if "409" not in problem]  # which the browser logs
-    with pellucid.Index.open(tmp_path / "index") as index:
-        assert index.word_weights == {"river": 0} and index.weights["bm25"] < 0.5
-    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["mine", "no-loans"]
-    expected = models["anchors-en-200"].scale({name: 0.5}).encode("a loan")
-    assert pellucid.load(tmp_path / "models" / "mine").encode("a loan") == pytest.approx(expected, abs=1e-6)
-    assert pellucid.load(tmp_path / "models" / "no-loans").describe("loans") != models["static-en"].describe("loans")
-
-
 def test_a_first_visit(page: Any, url: str, tmp_path: Path) -> None:
     from pellucid.server import ServerSettings
 
     page.goto(url + "#search")
     page.get_by_role("button", name="The bank raised the interest rate").click()
     page.locator(".hit", has_text="interest rate").first.wait_for()
-    page.goto(url + "#map")
-    page.locator("canvas").wait_for()
     with served(ServerSettings(), {"static-en": pellucid.load("static-en")}) as bare:
         page.goto(bare + "#search")
         page.get_by_text("pellucid serve --index my-index").wait_for()
         page.goto(bare + "#read")
         page.wait_for_selector("tfoot")
-        page.goto(bare + "#map")
-        page.get_by_label("Texts of your own").fill("\n".join(DOCUMENTS.values()))
-        page.get_by_role("button", name="Draw the map").click()
-        page.locator("canvas").wait_for()
 
 
 def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str) -> None:
@@ -650,10 +505,10 @@ def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, schem
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "map?limit=30", "api"):
+    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, canvas, .route")
+        page.wait_for_selector("tfoot, .hit, .route")
         page.evaluate(script)
         found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})")
         problems = [
@@ -681,10 +536,10 @@ def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
 def test_no_other_host_is_asked(page: Any, url: str) -> None:
     hosts: set[str] = set()
     page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    for view in ("compare", "read", "search?q=bank", "map?limit=30", "api"):
+    for view in ("compare", "read", "search?q=bank", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, canvas, .route")
+        page.wait_for_selector("tfoot, .hit, .route")
     assert {host.split(":")[0] for host in hosts if host} == {"127.0.0.1"}
 
 

@@ -25,28 +25,25 @@ def serve(
     models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
-    save_to: Annotated[Path | None, typer.Option(help="Folder where the explorer may save edited models.")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A name that a proxy asks by; repeat for more.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; static models share their table.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
 ) -> None:
     """Serve models and indexes over HTTP, with a page to explore them.
 
-    Routes: /v1/embeddings of OpenAI; /embed, /embed_sparse, /similarity and /rerank of
-    text-embeddings-inference; /explain, /describe, /dimensions, /search and others, listed
-    in /openapi.json. The first model is the default.
-
-    With --save-to the explorer can save edited models there, and weights in the index.
-    Without it the server writes only the map of an index, in the folder of the index.
+    Routes: /v1/embeddings of OpenAI; /embed and /rerank of text-embeddings-inference;
+    /explain, /describe, /dimensions, /search and others, listed in /openapi.json. The
+    first model is the default. The server writes nothing.
 
     Only this machine can reach the server unless you set --host; clients must then send
-    the token in the environment variable PELLUCID_TOKEN. Needs pellucid[serve].
+    the token in the environment variable PELLUCID_TOKEN. Without a token, requests must
+    ask for localhost, or a name of --allow-host. Needs pellucid[serve].
 
     \b
     Examples:
       pellucid serve
       pellucid serve -m static-en -m ./my-lexicon --index my-index
       pellucid serve --index my-index --index other-index
-      pellucid serve --index my-index --save-to my-models
       PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
     """
     _check_installed()
@@ -56,7 +53,7 @@ def serve(
     settings = ServerSettings(
         models=tuple(models),
         index=tuple(map(str, index or ())),
-        save_to=None if save_to is None else str(save_to),
+        hosts=tuple(allow_host or ()),
         token=os.environ.get("PELLUCID_TOKEN") or None,
         timeout=timeout,
     )
@@ -102,5 +99,5 @@ def explore(view: str, state: dict[str, str], model: str = "static-en", index: P
 
 def _check_installed() -> None:
     """Check that the packages of the server are installed, before anything is opened."""
-    for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
+    for module in ("fastapi", "uvicorn", "orjson"):
         require(module, "serve")

@@ -31,7 +31,10 @@ from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_ve
 from pellucid.dense.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.explain.rows import WORD, Measurement, Row
+from pellucid.progress import check_cancelled
 from pellucid.text.words import Span
+
+_BATCH_TEXTS = 64
 
 
 def words_to_leave_out(read: TokenizedText) -> list[Span]:
@@ -135,7 +138,12 @@ class MeasuredReasons(Reasons):
 
     def _encoded(self, texts: list[str], role: Role) -> Any:
         encode = getattr(self.encoder, f"encode_{role}" if role else "encode")
-        return checked_vectors(encode(texts), texts, repr(self.encoder), len(self.common))
+        rows = []
+        for start in range(0, len(texts), _BATCH_TEXTS):  # a function reads all it is given, however long that takes
+            check_cancelled()
+            batch = texts[start : start + _BATCH_TEXTS]
+            rows.append(checked_vectors(encode(batch), batch, repr(self.encoder), len(self.common)))
+        return np.concatenate(rows)
 
     def _parts(self, text_variants: Variants, text: str, role: Role, vector: Floats | None, rows: Any) -> Parts:
         """Return the parts of a text, given what the encoder gives for it and for its variants after it."""

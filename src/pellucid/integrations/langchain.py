@@ -68,7 +68,7 @@ class PellucidRetriever(BaseRetriever):
     @field_validator("index")
     @classmethod
     def _open(cls, index: Any) -> Any:
-        return Index.open(index) if isinstance(index, (str, os.PathLike)) else index
+        return Index.open(os.fspath(index)) if isinstance(index, (str, os.PathLike)) else index
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, where: Any = None

@@ -127,7 +127,7 @@ def limit_hits(hits: Hits, rows: int, models: int, *, with_vectors: bool) -> dic
 
 
 def _plain_vector(vector: Any) -> Any:
-    """Return a vector as JSON has it; a sparse one in the form of /embed_sparse."""
+    """Return a vector as JSON has it; a sparse one as the list of its coordinates that are not zero."""
     if not isinstance(vector, tuple):
         return np.ascontiguousarray(vector)
     return [{"index": index, "value": value} for index, value in zip(vector[0].tolist(), vector[1].tolist())]

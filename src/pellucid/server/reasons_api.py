@@ -1,7 +1,4 @@
-"""Our own API: why two texts are similar, what a text is about, an index that is searched with reasons, and edits.
-
-Edited models and settings of the index are saved only if the server was started with a folder to save to.
-"""
+"""Our own API: why two texts are similar, what a text is about, and an index that is searched with reasons."""
 
 from __future__ import annotations
 
@@ -14,9 +11,10 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.core.dimensions import Which
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError
+from pellucid.errors import VERSION
+from pellucid.explain.explanation import Explanation
+from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
     ApiError,
     Conditions,
@@ -30,7 +28,6 @@ from pellucid.server.bodies import (
 )
 from pellucid.server.bounds import check_pairs, difference, explained, less_mean, limit_hits, written
 from pellucid.server.service import Service
-from pellucid.static.embedder import static_model
 
 if TYPE_CHECKING:
     from pellucid.index.documents import Document
@@ -43,8 +40,6 @@ _MAX_CHOICES = 12  # values of a field to choose from; of one with more, the mos
 _MAX_SUGGESTED = 200
 _MAX_VALUE_CHARS = 200  # of a value that is offered
 _MAX_COUNTED_VALUES = 1_000  # of a field, the most frequent
-_BM25 = "bm25"  # the part of a score that is not from a model
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
 
 
 class ExplainRequest(RequestBody):
@@ -53,7 +48,7 @@ class ExplainRequest(RequestBody):
     text1: str
     text2: str
     text3: str | None = Field(None, description="Explain why text2 is closer to text1 than this one is.")
-    model: str | None = Field(None, description="A name that /models lists; the first of them without one.")
+    model: str | None = Field(None, description="A name that /info lists; the first of them without one.")
     role1: _Role | None = None
     role2: _Role | None = Field(None, description="Of text2 and text3.")
     notes: bool = Field(False, description="Add the sentences that the views show: coverage, for and against.")
@@ -148,100 +143,59 @@ class WhyRequest(RequestBody):
     word_weights: Weights | None = None
 
 
-class ModelEdit(RequestBody):
-    """The body of POST /models; what is changed is done in this order."""
-
-    name: _Name = Field(description="Of the new model, and of its folder: letters, digits, and . _ - between them.")
-    model: str | None = Field(None, description="The model that is edited; the first without one.")
-    scale: Weights = Field({}, description="Dimension -> factor of its coordinate.")
-    without: Annotated[list[str], Field(max_length=1000, fail_fast=True)] = Field([], description="Dimensions to drop.")
-    words: Weights = Field({}, description="Of a static model: word -> factor of its vector.")
-
-
-class SavedModel(BaseModel):
-    """The model that was saved."""
-
-    name: str
-    dimension: int
-
-
-class IndexSettings(RequestBody):
-    """The body of POST /index; absent fields stay unchanged."""
-
-    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
-    weights: Weights | None = Field(None, description="Of the parts of the score; brought to the sum 1.")
-    word_weights: Weights | None = Field(None, description="Of words of the query; {} lets all count 1.")
-
-
 class ServedModel(BaseModel):
     """A model that is served."""
 
     name: str
     family: str
     dimension: int
-    sparse: bool
     size: str
+
+
+class ServerInfo(BaseModel):
+    """What is served, the defaults first."""
+
+    version: str
+    models: list[ServedModel]
+    indexes: list[str] = Field(description="Names that /search and others take.")
 
 
 def model_routes(service: Service) -> APIRouter:
     """Return the routes that ask models."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
+    scales: dict[str, dict[str, Any]] = {}
 
-    @router.get("/models", response_model=list[ServedModel])
-    async def models() -> Response:
-        """List the models, the one that is used by default first."""
-        return answer([
+    @router.get("/info", response_model=ServerInfo)
+    async def info() -> Response:
+        """List the models and the indexes."""
+        models = [
             {"name": name, "family": model.family, "dimension": model.get_embedding_dimension(),
-             "sparse": service.is_sparse[name], "size": model.size_text()}
+             "size": model.size_text()}
             for name, model in service.models.items()
-        ])  # fmt: skip
+        ]  # fmt: skip
+        return answer({"version": VERSION, "models": models, "indexes": list(service.indexes)})
 
     @router.post("/explain", response_model=dict[str, Any])
     async def explain(body: ExplainRequest) -> Response:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
-        name = service.model_name(body.model)
+        model = service.models[service.model_name(body.model)]
         service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
-        second_texts = [text for text in (body.text2, body.text3) if text is not None]
-
-        def work() -> dict[str, Any]:
-            model, roles = service.models[name], {"role1": body.role1, "role2": body.role2}
-            explanation = difference([model.explain(body.text1, text, **roles) for text in second_texts])
-            return explained(explanation, notes=body.notes)
-
-        return answer(await service.run_in_pool(work))
-
-    scales: dict[str, dict[str, Any]] = {}
+        return answer(await service.run_in_pool(_explain, model, body))
 
     @router.get("/scores", response_model=ScoreScale)
     async def scores(model: str | None = None) -> Response:
         """Say which scores the model gives to paraphrases and to unrelated sentences: what a score of it means."""
         name = service.model_name(model)
         if name not in scales:
-            scales[name] = await service.run_in_pool(lambda: {"model": name, **_score_scale(service.models[name])})
+            scales[name] = {"model": name, **await service.run_in_pool(_score_scale, service.models[name])}
         return answer(scales[name])
 
     @router.post("/describe", response_model=Description)
     async def describe(body: DescribeRequest) -> Response:
         """Say in a line what a text is mostly about."""
-        name = service.model_name(body.model)
+        model = service.models[service.model_name(body.model)]
         service.check_explained({"text": body.text})
-        model = service.models[name]
-
-        def work() -> dict[str, Any]:
-            description, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
-            fields = {"text": body.text, "description": description, "coverage": round(coverage, 6)}
-            return fields | (
-                {"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {}
-            )
-
-        return answer(await service.run_in_pool(work))
-
-    _add_dimensions(router, service)
-    return router
-
-
-def _add_dimensions(router: APIRouter, service: Service) -> None:
-    """Add the route that lists the dimensions of a model."""
+        return answer(await service.run_in_pool(_describe, model, body))
 
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(
@@ -252,17 +206,30 @@ def _add_dimensions(router: APIRouter, service: Service) -> None:
     ) -> Response:
         """List dimensions of a model; `search` keeps those whose name or words contain it, in any case."""
         name = service.model_name(model)
-        part = search.casefold()
+        entries = await service.run_in_pool(_dimensions, service.models[name], search.casefold())
+        return answer({"model": name, "total": len(entries), "dimensions": entries[offset : offset + limit]})
 
-        def work() -> dict[str, Any]:
-            entries = [
-                {"number": number, "name": dimension.name, "about": dimension.about}
-                for number, dimension in enumerate(service.models[name].dimensions)
-                if part in " ".join((dimension.name, *dimension.about)).casefold()
-            ]
-            return {"model": name, "total": len(entries), "dimensions": entries[offset : offset + limit]}
+    return router
 
-        return answer(await service.run_in_pool(work))
+
+def _explain(model: Embedder, body: ExplainRequest) -> dict[str, Any]:
+    second_texts = [text for text in (body.text2, body.text3) if text is not None]
+    explanations = [model.explain(body.text1, text, role1=body.role1, role2=body.role2) for text in second_texts]
+    return explained(difference(explanations), notes=body.notes)
+
+
+def _describe(model: Embedder, body: DescribeRequest) -> dict[str, Any]:
+    description, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
+    fields = {"text": body.text, "description": description, "coverage": round(coverage, 6)}
+    return fields | ({"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {})
+
+
+def _dimensions(model: Embedder, search: str) -> list[dict[str, Any]]:
+    return [
+        {"number": number, "name": dimension.name, "about": dimension.about}
+        for number, dimension in enumerate(model.dimensions)
+        if search in " ".join((dimension.name, *dimension.about)).casefold()
+    ]
 
 
 def _score_scale(model: Embedder) -> dict[str, list[float]]:
@@ -277,24 +244,22 @@ def _score_scale(model: Embedder) -> dict[str, list[float]]:
 def index_routes(service: Service) -> APIRouter:
     """Return the routes that ask the index."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
+    overviews: dict[str, tuple[Any, dict[str, Any]]] = {}  # by index: the commit it is of, and what it says
 
     @router.post("/search", response_model=dict[str, Any])
     async def search(body: SearchRequest) -> Response:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
         index = service.searched(body.index)
         service.check_explained({"query": body.query})
+        return answer(await service.run_in_pool(_search, index, body))
 
-        def work() -> dict[str, Any]:
-            weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
-            page: dict[str, Any] = {"where": body.where, "min_score": body.min_score}
-            offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
-            hits = index.search(body.query, body.top_k, offset=offset, **page, **weights)
-            n_models = len(index.weights.keys() - {_BM25})
-            return limit_hits(hits, body.rows, n_models, with_vectors=body.with_vectors)
-
-        return answer(await service.run_in_pool(work))
-
-    _add_documents(router, service)
+    @router.post("/documents", response_model=dict[str, Any])
+    async def documents(body: DocumentsRequest) -> Response:
+        """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
+        index = service.searched(body.index)
+        if body.after is not None and body.sort is not None:
+            raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
+        return answer(await service.run_in_pool(_documents, index, body))
 
     @router.post("/why", response_model=dict[str, Any])
     async def why(body: WhyRequest) -> Response:
@@ -303,81 +268,75 @@ def index_routes(service: Service) -> APIRouter:
         service.check_explained({"query": body.query})
         if body.below is not None and body.others:
             raise ApiError(422, "give below or others, not both", "others")
-        ids = [body.id, *([] if body.below is None else [body.below]), *body.others]
-
-        def work() -> dict[str, Any]:
-            for id in ids:
-                if id not in index:
-                    raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
-            models = len(index.weights.keys() - {_BM25})
-            hits = [index.score(body.query, id, weights=body.weights, word_weights=body.word_weights) for id in ids]
-            for hit in hits:
-                check_pairs(body.query, [hit], models)
-            first, *compared = [hit.measured() if body.measure else hit.explain() for hit in hits]
-            return explained(less_mean(first, compared) if body.others else difference([first, *compared]))
-
-        return answer(await service.run_in_pool(work))
-
-    _add_index_info(router, service)
-    return router
-
-
-def _add_index_info(router: APIRouter, service: Service) -> None:
-    """Add the route that says what an index holds."""
-    overviews: dict[str, tuple[Any, dict[str, Any]]] = {}  # by index: the commit it is of, and what it says
+        return answer(await service.run_in_pool(_why, index, body, measures=body.measure))
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
         """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
-        opened = service.searched(index)
+        return answer(await service.run_in_pool(_index_info, service.searched(index), overviews))
 
-        def work() -> dict[str, Any]:
-            commit, key = opened.snapshot().commit, str(opened.folder)
-            if key not in overviews or overviews[key][0] is not commit:
-                overviews[key] = commit, _overview(opened)
-            return {**opened.info(), **overviews[key][1], "name": opened.folder.name}
-
-        info = await service.run_in_pool(work)
-        return answer({name: value for name, value in info.items() if name != "folder"})
+    return router
 
 
-def _add_documents(router: APIRouter, service: Service) -> None:
-    """Add the route that lists and counts documents."""
+def _search(index: Index, body: SearchRequest) -> dict[str, Any]:
+    offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
+    options: dict[str, Any] = {"where": body.where, "min_score": body.min_score, "offset": offset}
+    hits = index.search(body.query, body.top_k, weights=body.weights, word_weights=body.word_weights, **options)
+    return limit_hits(hits, body.rows, _n_models(index), with_vectors=body.with_vectors)
 
-    @router.post("/documents", response_model=dict[str, Any])
-    async def documents(body: DocumentsRequest) -> Response:
-        """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
-        index = service.searched(body.index)
-        if body.after is not None and body.sort is not None:
-            raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
 
-        def work() -> dict[str, Any]:
-            from pellucid.index.listing import count_documents, count_values, list_documents
+def _n_models(index: Index) -> int:
+    return len(index.weights.keys() - {"bm25"})
 
-            commit = index.snapshot().commit  # a change in between would make the total another one's
-            page: list[Document] = []
-            if body.limit:
-                options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
-                page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
-            return {
-                "total": count_documents(commit, body.where),
-                "documents": written(page, _record, "ask for fewer documents"),
-                "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
-                "counts": {
-                    name: [
-                        {"value": value, "documents": n}
-                        for value, n in count_values(commit, body.where, name)[:_MAX_COUNTED_VALUES]
-                    ]
-                    for name in body.count_by
-                },
-            }
 
-        return answer(await service.run_in_pool(work))
+def _documents(index: Index, body: DocumentsRequest) -> dict[str, Any]:
+    from pellucid.index.listing import count_documents, count_values, list_documents
+
+    commit = index.snapshot().commit  # a change in between would make the total another one's
+    page: list[Document] = []
+    if body.limit:
+        options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
+        page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
+    return {
+        "total": count_documents(commit, body.where),
+        "documents": written(page, _record, "ask for fewer documents"),
+        "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
+        "counts": {
+            name: [
+                {"value": value, "documents": n}
+                for value, n in count_values(commit, body.where, name)[:_MAX_COUNTED_VALUES]
+            ]
+            for name in body.count_by
+        },
+    }
 
 
 def _record(document: Document) -> dict[str, Any]:
     """Return what /documents says of a document."""
     return {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
+
+
+def _why(index: Index, body: WhyRequest) -> dict[str, Any]:
+    ids = [body.id, *([] if body.below is None else [body.below]), *body.others]
+    for id in ids:
+        if id not in index:
+            raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
+    explanations = list[Explanation]()
+    for id in ids:
+        check_cancelled()
+        hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
+        check_pairs(body.query, [hit], _n_models(index))
+        explanations.append(hit.measured() if body.measure else hit.explain())
+    first, *compared = explanations
+    return explained(less_mean(first, compared) if body.others else difference(explanations))
+
+
+def _index_info(index: Index, overviews: dict[str, tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
+    commit, key = index.snapshot().commit, str(index.folder)
+    if key not in overviews or overviews[key][0] is not commit:
+        overviews[key] = commit, _overview(index)
+    info = {name: value for name, value in index.info().items() if name not in ("folder", "models")}  # which are paths
+    return {**info, **overviews[key][1], "name": index.folder.name}
 
 
 def _overview(index: Index) -> dict[str, Any]:
@@ -411,37 +370,3 @@ def _overview(index: Index) -> dict[str, Any]:
         "all values": has_all,
         "stop words": sorted(index.snapshot().words.analyser.stop_words),
     }
-
-
-def saving_routes(service: Service) -> APIRouter:
-    """Return the routes that write."""
-    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 403, 404, 409))
-
-    @router.post("/models", response_model=SavedModel)
-    async def save_model(body: ModelEdit) -> Response:
-        """Save an edited model as a new one, and serve it at once."""
-        service.saved_to()
-        model = service.models[service.model_name(body.model)]
-
-        def edit() -> Embedder:
-            if not (body.words or body.scale or body.without):
-                raise InputError("nothing would change; give scale, without or words")
-            factors: dict[Which, float] = {name: factor for name, factor in body.scale.items()}
-            scaled = model.scale(factors) if factors else model
-            edited = scaled.without(body.without) if body.without else scaled
-            return static_model(edited, "words").reweight(body.words) if body.words else edited
-
-        await service.save_model(body.name, edit)
-        return answer({"name": body.name, "dimension": service.models[body.name].get_embedding_dimension()})
-
-    @router.post("/index", response_model=dict[str, Any])
-    async def save_index_settings(body: IndexSettings) -> Response:
-        """Keep weights as those of the index, for every later search that gives none."""
-        service.saved_to()
-        index = service.searched(body.index)
-        if service.settings.read_only:
-            raise ApiError(403, "the index is open only for reading; change it in the process that writes it")
-        await service.run_write_shielded(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
-        return answer({"weights": index.weights, "word weights": index.word_weights})
-
-    return router

@@ -3,9 +3,9 @@
 
 import { ask, el, field } from "./dom.js";
 
-const TAGS = { pellucid: "Reasons, index and models", OpenAI: "As OpenAI's API", "text-embeddings-inference": "As text-embeddings-inference", state: "State of the server" };
+const TAGS = { pellucid: "Reasons and index", OpenAI: "As OpenAI's API", "text-embeddings-inference": "As text-embeddings-inference", state: "State of the server" };
 /** What a request is filled with, by the names of fields; numbers and choices have defaults. */
-const SAMPLES = /** @type {Record<string, unknown>} */ ({ text2: "mortgage rates are rising", words: { bank: 0 }, members: [0, 1, 2], weights: { bm25: 1 }, name: "my-model", id: "1" });
+const SAMPLES = /** @type {Record<string, unknown>} */ ({ text2: "mortgage rates are rising", id: "1" });
 const TEXTS = ["a loan for a house", "mortgage rates are rising", "a dog in the park"];
 const SHOWN = 4000; // characters of an answer
 
@@ -94,7 +94,7 @@ function trial(path, method, body, whole) {
       answer.textContent = /** @type {Error} */ (error).message;
     }
   };
-  return path === "/" && method === "get" || path === "/metrics" || path === "/health" || path === "/ready"
+  return path === "/" || path === "/health"
     ? el("p", {}, el("a", { href: path.slice(1) || "." }, "Open it"))
     : el("div", {}, field(body ? "Body" : "Address", input), el("button", { type: "button", click: send }, "Send"), answer);
 }

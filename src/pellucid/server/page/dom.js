@@ -311,43 +311,10 @@ export function textField(/** @type {string} */ value, /** @type {(value: string
   return area;
 }
 
-/** Return a range from 0 to `most` and its value as text. */
-export function range(/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ most, /** @type {(value: number) => void} */ moved) {
+/** Return a labelled slider from 0 to `most` and its value as text. */
+export function slider(/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ most, /** @type {(value: number) => void} */ moved) {
   const shown = el("output", {}, value.toFixed(2));
   const input = /** @type {HTMLInputElement} */ (el("input", { type: "range", min: "0", max: String(most), step: "0.05", value: String(value), "aria-label": name }));
   input.addEventListener("input", () => { shown.textContent = Number(input.value).toFixed(2); moved(Number(input.value)); });
-  return [shown, input];
-}
-
-/** Return a labelled slider. */
-export function slider(/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ most, /** @type {(value: number) => void} */ moved) {
-  return el("label", {}, el("bdi", { title: name }, name), ...range(name, value, most, moved));
-}
-
-/**
- * Return what keeps changes: Python that does it, and a button where the server may write.
- * @param {{summary: string, code: HTMLElement, saves: boolean, button: string, name?: string, save: (name: string) => Promise<void>}} options
- */
-export function keeping({ summary, code, saves, button, name, save }) {
-  const how = el("p", { class: "note" }, "To save from this page, start the server with ", el("code", {}, "--save-to FOLDER"), ".");
-  return el("details", { class: "keep" }, el("summary", {}, summary), saves ? saving(button, name, save) : how, code);
-}
-
-/** Return a form that saves, under a name where there is one to give. */
-function saving(/** @type {string} */ button, /** @type {string | undefined} */ name, /** @type {(name: string) => Promise<void>} */ save) {
-  const input = /** @type {HTMLInputElement} */ (el("input", { required: true, maxlength: "64", pattern: "[A-Za-z0-9]([A-Za-z0-9._\\-]*[A-Za-z0-9])?", title: "letters, digits, and . _ - between them" }));
-  input.value = name ?? "-";
-  const wrong = el("p", { role: "alert" });
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    wrong.replaceChildren();
-    wrong.className = "";
-    try {
-      await save(input.value);
-    } catch (error) {
-      wrong.className = "error";
-      wrong.textContent = /** @type {Error} */ (error).message;
-    }
-  };
-  return el("form", { class: "line", submit }, ...(name === undefined ? [] : [field("Name of the new model", input)]), el("button", {}, button), wrong);
+  return el("label", {}, el("bdi", { title: name }, name), shown, input);
 }

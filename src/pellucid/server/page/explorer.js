@@ -5,34 +5,31 @@ import { ask, el, NoTokenError, said } from "./dom.js";
 import { compare } from "./compare.js";
 import { read } from "./read.js";
 import { search } from "./search.js";
-import { map } from "./map.js";
 import { api } from "./api.js";
 
 /**
  * A view draws itself into `main` and returns what "Save JSON" saves.
  * @typedef {Record<string, string>} State
- * @typedef {{name: string, family: string, dimension: number, sparse: boolean, size: string}} Model
- * @typedef {{has_index: boolean, indexes: string[], saves: boolean}} Server
- * @typedef {{state: State, models: Model[], model: string, index: string | null, server: Server, set: (changes: State) => void, open: (model: string) => Promise<void>, result: (value: unknown) => void}} Page
+ * @typedef {{name: string, family: string, dimension: number, size: string}} Model
+ * @typedef {{models: Model[], indexes: string[]}} Server
+ * @typedef {{state: State, model: string, index: string | null, set: (changes: State) => void, result: (value: unknown) => void}} Page
  * @typedef {(main: HTMLElement, page: Page) => void | Promise<void>} View
  */
 
 /** @type {Record<string, View>} */
-const VIEWS = { compare, read, search, map, api };
+const VIEWS = { compare, read, search, api };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const models = /** @type {HTMLSelectElement} */ (document.getElementById("model"));
 const indexes = /** @type {HTMLSelectElement} */ (document.getElementById("index"));
 /** @type {unknown} */
 let result = null;
-/** @type {Model[]} */
-let known = [];
 /** @type {Server} */
-let server = { has_index: false, indexes: [], saves: false };
+let server = { models: [], indexes: [] };
 
 /** Return the view that the address names, and its state. */
 function place() {
   const [name, query] = location.hash.slice(1).split("?");
-  return { name: Object.hasOwn(VIEWS, name) ? name : server.has_index ? "search" : "compare", state: Object.fromEntries(new URLSearchParams(query ?? "")) };
+  return { name: Object.hasOwn(VIEWS, name) ? name : server.indexes.length ? "search" : "compare", state: Object.fromEntries(new URLSearchParams(query ?? "")) };
 }
 
 /** Write the state into the address without drawing anew. */
@@ -48,15 +45,15 @@ async function draw() {
     else link.removeAttribute("aria-current");
   }
   indexes.value = server.indexes.includes(state.index) ? state.index : server.indexes[0];
-  /** @type {HTMLElement} */ (indexes.closest("label")).hidden = server.indexes.length < 2 || !["search", "map", "read"].includes(name);
-  models.value = known.some((model) => model.name === state.model) ? state.model : known[0].name;
-  /** @type {HTMLElement} */ (models.closest("label")).hidden = name === "search" || name === "api" || (name === "map" && server.has_index); // an index has models of its own
+  /** @type {HTMLElement} */ (indexes.closest("label")).hidden = server.indexes.length < 2 || !["search", "read"].includes(name);
+  models.value = server.models.some((model) => model.name === state.model) ? state.model : server.models[0].name;
+  /** @type {HTMLElement} */ (models.closest("label")).hidden = name === "search" || name === "api"; // an index has models of its own
   result = null;
   said("");
   main.replaceChildren();
   /** @type {Page} */
   const page = {
-    state, models: known, model: models.value, index: server.has_index ? indexes.value : null, server, open,
+    state, model: models.value, index: server.indexes.length ? indexes.value : null,
     set: (changes) => { Object.assign(state, changes); remember(name, state); },
     result: (value) => { result = value; },
   };
@@ -68,20 +65,6 @@ async function draw() {
   }
 }
 
-/** Ask which models there are. */
-async function learn() {
-  known = /** @type {Model[]} */ (await ask("models"));
-  models.replaceChildren(...known.map((model) => el("option", { value: model.name }, `${model.name} (${model.family})`)));
-}
-
-/** Show a model that was saved, without the changes that made it. */
-async function open(/** @type {string} */ model) {
-  await learn();
-  remember(place().name, { model });
-  await draw();
-  said(`${model} is saved, and shown here`);
-}
-
 /** Offer bytes as a file. */
 function save(/** @type {Blob} */ blob, /** @type {string} */ name) {
   const link = el("a", { href: URL.createObjectURL(blob), download: name });
@@ -90,14 +73,8 @@ function save(/** @type {Blob} */ blob, /** @type {string} */ name) {
   said(`${name} saved`);
 }
 
-/** Return the view as a picture: a canvas as it is, everything else drawn by way of an SVG. */
+/** Return the view as a picture, drawn by way of an SVG. */
 async function picture() {
-  const canvas = main.querySelector("canvas");
-  if (canvas) {
-    const event = new CustomEvent("picture", { detail: { canvas } }); // a map adds its title, legend and source
-    canvas.dispatchEvent(event);
-    return event.detail.canvas;
-  }
   const box = main.getBoundingClientRect();
   const style = await (await fetch("style.css")).text();
   const copy = /** @type {HTMLElement} */ (main.cloneNode(true));
@@ -155,8 +132,8 @@ addEventListener("keydown", (event) => {
 async function begin() {
   main.replaceChildren();
   try {
-    await learn();
     server = /** @type {Server} */ (await ask("info"));
+    models.replaceChildren(...server.models.map((model) => el("option", { value: model.name }, `${model.name} (${model.family})`)));
     indexes.replaceChildren(...server.indexes.map((name) => el("option", {}, name)));
     await draw();
   } catch (error) {

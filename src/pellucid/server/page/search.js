@@ -2,7 +2,7 @@
 /** An index: hits with reasons, facets to narrow them; sliders weigh its parts, and words or dimensions, anew. */
 
 import { explanation } from "./compare.js";
-import { ask, byName, colours, el, field, isPhrase, keeping, markedText, phrasesOf, said, sentence, signed, slider, soon } from "./dom.js";
+import { ask, byName, colours, el, field, isPhrase, markedText, phrasesOf, sentence, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const PAGE = 10; // hits shown at once
@@ -19,13 +19,13 @@ const ASKED = 1000; // characters of a passage that its neighbours are searched 
 
 /** @type {import("./explorer.js").View} */
 export async function search(main, page) {
-  if (!page.server.has_index) {
+  if (page.index === null) {
     main.append(el("p", {}, "There is no index to search here. Make one of your texts, and start the server with it:"),
       el("pre", { tabindex: "0" }, "pellucid index build my-index articles.jsonl\npellucid serve --index my-index"));
     return;
   }
   const of_index = { index: page.index };
-  const info = await ask(`index?${new URLSearchParams({ index: page.index ?? "" })}`);
+  const info = await ask(`index?${new URLSearchParams({ index: page.index })}`);
   let shown = PAGE;
   let query = page.state.q ?? "";
   /** @type {Record<string, number>} */
@@ -40,7 +40,6 @@ export async function search(main, page) {
   const hits = el("div", { "aria-live": "polite" });
   const handles = el("div", { class: "sliders" });
   const code = el("pre", { tabindex: "0" });
-  const elsewhere = el("p", { class: "note" });
   const run = soon(
     async () => {
       hits.setAttribute("aria-busy", String(Boolean(query)));
@@ -71,16 +70,6 @@ export async function search(main, page) {
     return { weights, words: some(true), others: some(false) };
   }
 
-  async function save() {
-    const { words } = settings();
-    const kept = await ask("index", { weights, word_weights: words, ...of_index });
-    Object.assign(info, kept);
-    weights = byName(kept.weights);
-    keep();
-    drawParts();
-    said("saved: every search of this index that gives no weights has these now");
-  }
-
   function drawHandles() {
     /** @type {Map<string, number>} */
     const sizes = new Map();
@@ -109,9 +98,7 @@ export async function search(main, page) {
       ...drawn.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, { scale, best, colourOf }, opened(drawn, place))),
       ...(found && (scored.length > shown || (scored.length && scored.length % FOUND === 0)) ? [el("button", { type: "button", class: "more", click: more }, `Show ${PAGE} more`)] : []));
     weighing.hidden = keeper.hidden = !found;
-    const now = settings();
-    code.textContent = asCode(query, now);
-    elsewhere.replaceChildren(...ofModels(now.others, info.models, page.models));
+    code.textContent = asCode(query, settings());
   }
 
   function heading(/** @type {number} */ shown) {
@@ -188,8 +175,7 @@ export async function search(main, page) {
   const layout = el("div", { class: "layout" });
   const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Adjust weights"),
     el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
-  const keeper = keeping({ summary: "Save these weights, or use them in Python", code, saves: page.server.saves, button: "Save as settings of the index", save });
-  keeper.append(elsewhere);
+  const keeper = el("details", { class: "keep" }, el("summary", {}, "Use these weights in Python"), code);
   main.append(
     el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search")),
     el("p", { class: "note" }, `${page.index}: ${info.documents.toLocaleString("en")} ${info.documents === 1 ? "document" : "documents"}`),
@@ -344,15 +330,4 @@ function asCode(/** @type {string} */ query, /** @type {Settings} */ { weights, 
     "", "# keeps them for every search:", `index.configure(${settings})`];
   if (Object.keys(others).length) lines.push("", `# dimensions, on this page alone: ${JSON.stringify(others)}`);
   return lines.join("\n");
-}
-
-/** Return where dimensions can be weighed for good: in the models of the index, by way of a new model. */
-function ofModels(/** @type {Record<string, number>} */ factors, /** @type {Record<string, string>} */ sources, /** @type {import("./explorer.js").Model[]} */ served) {
-  return Object.entries(sources).flatMap(([part, source]) => {
-    const own = Object.entries(factors).filter(([name]) => name.startsWith(`${part}: `));
-    if (!own.length) return [];
-    if (!served.some((model) => model.name === source)) return [`To weigh dimensions of ${part} for good, serve its model ${source} too. `];
-    const scale = Object.fromEntries(own.map(([name, factor]) => [name.slice(part.length + 2), Number(Math.sqrt(factor).toFixed(2))]));
-    return [el("a", { href: `#read?${new URLSearchParams({ model: source, s: JSON.stringify(scale) })}` }, `Weigh the dimensions in a new model of ${source}`), " "];
-  });
 }
