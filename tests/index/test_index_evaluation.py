@@ -111,6 +111,8 @@ def test_an_index_of_one_part_has_no_weights_to_tune(tmp_path):
         (QUERIES, {"1": {"a": 2**40}}, {}, "integers up to 1,000"),
         (QUERIES, {"1": ["a"]}, {}, "integers"),
         (QUERIES, {"1": {"a": True}}, {}, "integers"),
+        (QUERIES, {"1": {"a": 1, "\u00fc": 1, "u\u0308": 0}}, {}, "is there twice"),
+        ({"1": "apple", 1: "pear"}, {"1": {"a": 1}}, {}, "query '1' is there twice"),
         (QUERIES, {"7": {"a": 1}}, {}, "same set"),
         (QUERIES, {"1": {"a": 0}}, {}, "same set"),
         ({"1": 5}, {"1": {"a": 1}}, {}, "must be a string"),

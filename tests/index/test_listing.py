@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gc
 import json
+import tracemalloc
 from datetime import datetime
 
 import pytest
@@ -20,6 +21,7 @@ from pellucid.errors import InputError
 from pellucid.explain.explanation import Explanation
 from pellucid.index.hits import Hit
 from pellucid.index.search import HITS_READ_TOGETHER
+from pellucid.index.segments import Segment
 
 VALUES = [3, 1.5, None, "2024-01-02", "zebra", 1.5, "2023-12-31", "apple", [2, 9], True]
 
@@ -361,3 +363,83 @@ def test_names_of_other_libraries_are_answered(sortable, method, options, right)
         getattr(sortable, method)(**options)
     with pytest.raises(TypeError, match="topk"):
         sortable.search("word", topk=3)
+
+
+def test_a_document_updated_since_is_not_replaced_by_its_old_text(tmp_path):
+    """Ids by content: the old text is another document then, once, however often it is added."""
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["draft", "draft", "other"])
+        first = next(iter(index)).id
+        index.update(first, text="final")
+        for _ in range(2):
+            index.add(["draft", "draft"])
+            assert [document.text for document in index] == ["draft", "other", "final", "draft"]
+        assert index[first].text == "final" and index.verify() == []
+
+
+def test_equivalent_spellings_are_one_name_value_and_id(tmp_path):
+    composed, apart = "Z\u00fcrich", "Zu\u0308rich"
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["a", "b"], ids=[composed, "b"], metadata=[{apart: apart}, {composed: [composed, "Bern"]}])
+        index.add(["c"], ids=[apart], metadata=[{composed: apart}])
+        assert [document.text for document in index] == ["b", "c"] and apart in index and index[apart].text == "c"
+        assert index.count(by=apart) == {composed: 2, "Bern": 1} == index.count(by=composed)
+        for spelled in (composed, apart):
+            assert index.count({apart: spelled}) == 2 and index.count({composed: {"ne": spelled}}) == 0
+            assert index.count({apart: {"nin": [spelled, "Bern"]}}) == 0
+        assert index.delete([apart]) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ({"n": {"in": []}}, ""),
+        ({"n": {"nin": []}}, "0123"),
+        ({"n": []}, ""),
+        ([{"n": []}, {"n": 1}], "1"),
+        ({"at": {"eq": "2023-03-10"}}, "12"),
+        ({"at": {"ne": "2023-03-10"}}, "03"),
+        ({"at": {"lt": "2023-03-10"}}, "0"),
+        ({"at": {"lte": "2023-03-10"}}, "012"),
+        ({"at": {"gt": "2023-03-10"}}, "3"),
+        ({"at": {"gte": "2023-03-10"}}, "123"),
+        ({"at": {"gt": "2023-03-09", "lte": "2023-03-10"}}, "12"),
+        ({"at": {"in": ["2023-03-11", "2023-03-09"]}}, "03"),
+        ({"at": {"gt": "2023-03-10T12:00:00Z"}}, "23"),
+        ({"at": {"lte": "2023-03-10T12:00:00Z"}}, "01"),
+    ],
+)
+def test_an_empty_list_is_no_value_and_a_day_all_of_its_moments(tmp_path, where, ids):
+    moments = ["2023-03-09T08:00:00Z", "2023-03-10T12:00:00Z", "2023-03-10T23:59:59.999Z", "2023-03-11"]
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["x"] * 4, ids=range(4), metadata=[{"at": moment, "n": n} for n, moment in enumerate(moments)])
+        assert "".join(document.id for document in index.documents(where)) == ids
+
+
+def test_conditions_of_many_values_take_little_memory_and_counts_share_them(tmp_path, monkeypatch):
+    calls = []
+    meeting = Segment._rows_meeting
+    monkeypatch.setattr(Segment, "_rows_meeting", lambda *arguments: calls.append(1) or meeting(*arguments))
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["x"] * 1000, ids=range(1000), metadata=[{"at": f"20{n % 90 + 10}-05-31"} for n in range(1000)])
+        days = {"in": [f"{2000 + n // 336}-{n // 28 % 12 + 1:02d}-{n % 28 + 1:02d}" for n in range(9999)]}
+        tracemalloc.start()
+        assert index.count({"at": days}) == 0 == sum(index.count({"at": days}, by="at").values())
+        assert tracemalloc.get_traced_memory()[1] < 20e6 and len(calls) == 1
+        tracemalloc.stop()
+
+
+def test_sorting_reads_no_texts(tmp_path, monkeypatch):
+    """Only where a list holds several kinds of values, whose order the document alone has."""
+    values = [3, "b", None, True, "2024-05-31", 1, ["a", 9], [7, "a"], False, "2024-05-31T10:00:00Z", "a", [2, 8]]
+    metadata = [{} if value is None else {"v": value} for value in values]
+    with Index.create(tmp_path / "index", {}) as index:
+        for start in (0, 5):
+            part = slice(start, start + 5 if start == 0 else None)
+            index.add(["x"] * len(values[part]), ids=map(str, range(len(values))[part]), metadata=metadata[part])
+        assert [d.id for d in index.documents(sort="v")] == "5 11 0 7 8 3 4 9 6 10 1 2".split()
+        assert [d.id for d in index.documents(sort="v", descending=True)] == "1 6 10 9 4 3 8 7 0 11 5 2".split()
+        read, document = [], Segment.document
+        monkeypatch.setattr(Segment, "document", lambda self, row: read.append(row) or document(self, row))
+        list(index.documents(sort="v", limit=1))
+        assert len(read) == 3

@@ -366,3 +366,16 @@ def test_right_documents_come_before_those_they_are_confused_with(tmp_path):
         documents = case["wrong"] + case["right"]
         first += int(ranking(tmp_path / str(number), case["query"], documents)[0]) >= len(case["wrong"])
     assert len(cases) == 60 and first >= 55
+
+
+@pytest.mark.parametrize(
+    ("query", "ignored"),
+    [
+        ('"new york"', ('"',)), ("\u201cnew york\u201d", ("\u201c", "\u201d")), ("cars -boats", ("-",)),
+        ("comput*", ("*",)), ("+loan", ("+",)), ("-5 C++ AB- well-known IL-6 A*", ()),
+    ],
+)  # fmt: skip
+def test_signs_that_other_engines_take_for_more_are_named(tmp_path, query, ignored):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["a new guide to York"])
+        assert index.search(query).ignored == ignored

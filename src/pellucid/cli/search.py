@@ -122,7 +122,8 @@ def add(
     """Add the documents in files; they replace those with the same ids.
 
     Other programs may search and change the index meanwhile. If a document is refused,
-    those before it stay. Columns of .csv and .tsv files keep the types of the index.
+    those before it stay. Documents that are no longer in the files stay, too: pellucid
+    index delete. Columns of .csv and .tsv files keep the types of the index.
 
     \b
     Examples:
@@ -131,7 +132,7 @@ def add(
     """
     with _open(folder) as opened:
         added = _add(opened, _files(files, file_options))
-    say(f"{added} {folder}", err=True)
+    say(f"{added} {folder}; what is no longer in the files stays until it is deleted", err=True)
 
 
 @index.command()

@@ -18,6 +18,7 @@ from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import (
+    CONTENT_ID_CHARS,
     Document,
     batches,
     records_from_columns,
@@ -262,7 +263,8 @@ class DocumentCollection:
         Args:
             texts: any strings. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
             ids: as many strings, each once; an integer is kept as its digits. None calls each document by a hash of its
-                title, text and metadata, so that those which are there already are passed over.
+                title, text and metadata, so that those which are there already are passed over; one that was updated
+                since is another document, and stays.
             titles: as many, or None for none. A title is part of each passage.
             metadata: as many dicts of strings, numbers, booleans, dates, or lists of such, or a data frame; for
                 `where`.
@@ -291,7 +293,9 @@ class DocumentCollection:
             all_documents = list(documents)  # all of it is checked before any is stored
             precomputed.check(len(all_documents))
             documents = iter(all_documents)
-        count = self._add_batches(documents, precomputed, skip_stored=ids is None, show_progress_bar=show_progress_bar)
+        count = self._add_batches(
+            documents, precomputed, skip_stored=ids is None, by_content=ids is None, show_progress_bar=show_progress_bar
+        )
         warn_left_out(left_out, "metadata")
         return count
 
@@ -329,8 +333,9 @@ class DocumentCollection:
         index_types = field_types(snapshot.commit.state.fields)
         records = chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
         documents = validate_documents(records, snapshot.commit.state.settings["passage_characters"])
+        precomputed = PrecomputedVectors(None, snapshot.models)
         return self._add_batches(
-            documents, PrecomputedVectors(None, snapshot.models), skip_stored=True, show_progress_bar=show_progress_bar
+            documents, precomputed, skip_stored=True, by_content=False, show_progress_bar=show_progress_bar
         )
 
     def _add_batches(
@@ -339,9 +344,11 @@ class DocumentCollection:
         precomputed: PrecomputedVectors,
         *,
         skip_stored: bool,
+        by_content: bool,
         show_progress_bar: bool,
     ) -> int:
         counter, count, sizes = TermCounter(self.snapshot().words.analyser), 0, list[tuple[int, int]]()
+        new_ids = set[str]()  # that were given in the place of ids by content
         additions = Additions(self.snapshot(), counter, precomputed.names)
 
         def commit() -> None:
@@ -354,6 +361,7 @@ class DocumentCollection:
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             try:
                 for batch in batches(documents):
+                    batch = self._with_free_ids(batch, new_ids) if by_content else batch
                     rows = precomputed.rows_for(batch, count)
                     if unstored := self._unstored(batch) if skip_stored and not rows else batch:
                         additions.add(unstored, rows)
@@ -371,12 +379,28 @@ class DocumentCollection:
 
     def _unstored(self, batch: list[Document]) -> list[Document]:
         """Return the documents of a batch that are not in the index as they are, with vectors of its models."""
-        commit = self.snapshot().commit
-        if precomputed_parts(commit.state.settings):
+        if precomputed_parts(self.snapshot().commit.state.settings):
             return batch
-        rows = commit.rows_for([document.id for document in batch]).items()
-        stored = {id: commit.segments[segment].document(row)[1:] for id, (segment, row) in rows}
-        return [document for document in batch if stored.get(document.id) != document[1:]]
+        stored = self._stored_documents([document.id for document in batch])
+        return [d for d in batch if d.id not in stored or stored[d.id][1:] != d[1:]]
+
+    def _with_free_ids(self, batch: list[Document], new_ids: set[str]) -> list[Document]:
+        """Return documents whose ids by content are not those of documents that were updated since."""
+        stored, renamed = self._stored_documents([document.id for document in batch]), list[Document]()
+        for document in batch:
+            free_id, number = document.id, 1
+            while free_id in new_ids or (free_id in stored and stored[free_id].content != document.content):
+                number += 1
+                free_id = f"{document.id[:CONTENT_ID_CHARS]}-{number}"
+                stored |= self._stored_documents([free_id])
+            if free_id != document.id:
+                new_ids.add(free_id)
+            renamed.append(document._replace(id=free_id))
+        return renamed
+
+    def _stored_documents(self, ids: list[str]) -> dict[str, Document]:
+        commit = self.snapshot().commit
+        return {id: commit.segments[segment].document(row) for id, (segment, row) in commit.rows_for(ids).items()}
 
     def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> None:
         """Make documents visible, which replace those of the same ids, all or none."""

@@ -22,6 +22,7 @@ from pellucid.text.lines import batches_by_size
 from pellucid.text.unicode import canonicalize, canonicalize_with_offsets, cluster_start, well_formed
 
 MAX_PASSAGES = 1 << 16  # of a document
+CONTENT_ID_CHARS = 32  # of an id that is a hash of the content; "-2" and so on may follow
 
 BATCH_DOCUMENTS, BATCH_CHARS = 1000, 4_000_000  # of one commit
 _ABSENT = object()
@@ -40,6 +41,11 @@ class Document(NamedTuple):
     text: str
     metadata: dict[str, Any]
     ends: tuple[int, ...]  # where each passage ends in the text, in characters
+
+    @property
+    def content(self) -> tuple[str, str, dict[str, Any]]:
+        """What it is called by where it has no id."""
+        return self.title, self.text, self.metadata
 
     @property
     def titled_text(self) -> str:
@@ -133,7 +139,7 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
         text = text if is_plain else well_formed(text)
         if document_id is None:
             content = json.dumps([title, text, metadata], sort_keys=True).encode()
-            document_id = blake2b(content, digest_size=16).hexdigest()
+            document_id = blake2b(content, digest_size=CONTENT_ID_CHARS // 2).hexdigest()
             repeats[document_id] += 1
             document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:

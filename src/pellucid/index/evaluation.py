@@ -30,7 +30,7 @@ from pellucid.index.settings import validate_word_weights
 from pellucid.text.delimited import DelimitedFile
 from pellucid.text.json_rows import parse_json
 from pellucid.text.lines import read_lines
-from pellucid.text.unicode import well_formed
+from pellucid.text.unicode import canonicalize, well_formed
 
 Queries = Mapping[str, str]
 """Id of a query -> its text."""
@@ -315,41 +315,44 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             "queries are a dict: id -> text, and relevant is one: id of a query -> {id of a document: grade}; read "
             "files with read_queries and read_qrels"
         )
-    texts = {_id_text(query): text for query, text in queries.items()}
-    query_texts: dict[str, str] = {}
-    grades_by_query: dict[str, dict[str, int]] = {}
+    texts, judgements = _by_id(queries, "query"), _by_id(relevant, "the judged query")
+    selected: dict[str, dict[str, int]] = {}
     left_out = 0
-    for query, grades in relevant.items():
+    for query, grades in judgements.items():
         if not isinstance(grades, Mapping) or not all(
             type(grade) is not bool and isinstance(grade, (int, np.integer)) and abs(int(grade)) <= MAX_GRADE
             for grade in grades.values()
         ):
             raise InputError(
-                f"the judgements of query {shown(query)} are {shown(grades, 80)}; give {{id: grade}}, integers up to "
+                f"the judgements of query {query!r:.60} are {shown(grades, 80)}; give {{id: grade}}, integers up to "
                 f"{MAX_GRADE:,}"
             )
-        if not any(grade > 0 for grade in grades.values()):
+        by_document = _by_id(grades, f"in the judgements of query {query!r:.60}, document")
+        if not any(grade > 0 for grade in by_document.values()):
             continue
-        if (text := texts.get(_id_text(query))) is None:
+        if query not in texts:
             left_out += 1
-            continue
-        if not isinstance(text, str):
-            raise InputError(f"query {shown(query)} is {shown(text)}; it must be a string")
-        query_texts[_id_text(query)] = well_formed(text)
-        grades_by_query[_id_text(query)] = {
-            well_formed(_id_text(document_id)): int(grade) for document_id, grade in grades.items()
-        }
-    if not grades_by_query:
+        elif not isinstance(texts[query], str):
+            raise InputError(f"query {query!r:.60} is {shown(texts[query])}; it must be a string")
+        else:
+            selected[query] = {document_id: int(grade) for document_id, grade in by_document.items()}
+    if not selected:
         raise InputError(
             f"none of {counted(len(relevant), 'judged query', 'judged queries')} has a text and a relevant document; "
             "are they of the same set?"
         )
-    return query_texts, grades_by_query, left_out
+    return {query: well_formed(texts[query]) for query in selected}, selected, left_out
 
 
-def _id_text(id: object) -> str:
-    """Return an id as text."""
-    return shown(id) if type(id) is int else str(id)
+def _by_id(items: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    """Return items by their ids as an index has them; `what` names one that is there twice."""
+    by_id: dict[str, Any] = {}
+    for key, item in items.items():
+        item_id = canonicalize(shown(key) if type(key) is int else str(key))
+        if item_id in by_id:
+            raise InputError(f"{what} {item_id!r:.60} is there twice")
+        by_id[item_id] = item
+    return by_id
 
 
 # --- Weights ---
@@ -427,11 +430,16 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     for number, _, cells in table:
         row = {name: cell or "" for name, cell in zip(table.names, cells)}
         try:
-            grade = int(row["score"])
-            relevant.setdefault(row["query-id"], {})[row["corpus-id"]] = grade
+            grade, grades = int(row["score"]), relevant.setdefault(row["query-id"], {})
+            previous = grades.setdefault(row["corpus-id"], grade)
         except (KeyError, ValueError) as error:
             raise CorpusError(
                 f"{path}, line {number}: {error}. The first line must be query-id, corpus-id, score, with tabs between "
                 "them, and a score an integer"
             ) from error
+        if previous != grade:
+            raise CorpusError(
+                f"{path}, line {number}: document {row['corpus-id']!r:.60} is judged {grade} for query "
+                f"{row['query-id']!r:.60}, and {previous} before; leave one of them"
+            )
     return relevant

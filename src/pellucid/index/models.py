@@ -34,6 +34,7 @@ from pellucid.loading import load
 from pellucid.persistence.folder import bundled_models, resolve_name, resolve_reference
 from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.unicode import well_formed
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder
@@ -120,7 +121,8 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
         if len(named) < len(several):
             raise InputError("two models have the same name; give a dict of names: models={'one': ..., 'two': ...}")
     for name in named:
-        if not isinstance(name, str) or not name.strip() or name in (BM25, ".", "..") or re.search("/|\0|: ", name):
+        is_name = isinstance(name, str) and name.strip() and well_formed(name) == name
+        if not is_name or name in (BM25, ".", "..") or re.search("/|\0|: ", name):
             raise InputError(f"a part is called {shown(name)}; give a name without '/' and ': ', other than {BM25!r}")
     return {name: Model(name, model) for name, model in named.items()}
 

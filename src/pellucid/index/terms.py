@@ -60,6 +60,9 @@ HAS_LOWER_CASE, IN_CAPITALS, BEFORE_LETTER = 1, 2, 4
 PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
 """Marks beside a word that are no part of it."""
 
+_QUERY_SIGNS = frozenset('"\u201c\u201d\u201e\u00ab\u00bb*+-')
+"""Signs around a word that other engines take for phrases, beginnings of words, and what must or must not be there."""
+
 _MAX_NAME_WORDS = 8
 _MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
 _CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
@@ -240,6 +243,8 @@ class Analyser:
                 parts = self._parts_of.get(token) or self._parts(token)
                 if not parts and _SYMBOL.search(token):
                     query_terms.ignored[form.span(start, position)] = ""
+                for at in _signs_around(token, parts):
+                    query_terms.ignored[form.span(start + at, start + at + 1)] = ""
                 for part in parts:
                     term, first, last, acronym, _, weight = part
                     span = (start + first, start + last) if is_original else form.span(start + first, start + last)
@@ -478,6 +483,12 @@ def _neighbours(form: NormalizedText, position: int) -> tuple[list[str], int]:
         if has_start and has_end:
             return tokens, n_before
         size *= 4
+
+
+def _signs_around(token: str, parts: Sequence[Part]) -> list[int]:
+    """Return where signs of a query are before and after the terms of a token; none where it has no terms."""
+    first, last = min((part.start for part in parts), default=0), max((part.end for part in parts), default=len(token))
+    return [at for at, sign in enumerate(token) if sign in _QUERY_SIGNS and not first <= at < last]
 
 
 def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> TokenTerms:
