@@ -172,8 +172,13 @@ def unknown_name(kind: str, name: Any, names: Collection[str]) -> str:
 
 
 def missing_extra(module: str, extra: str) -> MissingExtraError:
-    """Return the error for an optional `module` that `pip install "pellucid[extra]"` installs."""
-    return MissingExtraError(f'{module} is not installed. Run: pip install "pellucid[{extra}]"')
+    """Return the error for an optional `module` that pellucid's `extra` installs."""
+    return MissingExtraError(f"{module} is not installed. Run: {install_hint(extra)}")
+
+
+def install_hint(extra: str, options: str = "") -> str:
+    """Return the command that installs an extra, from a package index and in a clone."""
+    return f'pip install{options} "pellucid[{extra}]" (in a clone of pellucid: pip install{options} ".[{extra}]")'
 
 
 _OLDEST = {
@@ -195,7 +200,7 @@ def require(module: str, extra: str = "torch") -> None:
     if tuple(int(part) for part in re.findall(r"\d+", installed)[:3]) < oldest:
         raise MissingExtraError(
             f"{module.replace('_', '-')} {installed} is installed, and {'.'.join(map(str, oldest))} or newer is "
-            f'needed. Run: pip install -U "pellucid[{extra}]"'
+            f"needed. Run: {install_hint(extra, ' -U')}"
         )
 
 

@@ -1,13 +1,9 @@
-"""The process: locks and cached properties that survive a fork, and settings of the process changed for a while.
-
-Of all threads only the one that forked lives on in the child. A lock that another one held is never released there, and
-what it was changing stays as it was at that moment. So locks are renewed before anything else can run in the child, and
-what belongs to the parent (a file lock, a change of an index, a folder of an engine) is left alone by the child.
-
-Settings are torch's threads, warnings, environment variables and random states.
+"""Settings of the process, changed for a while: torch's threads, warnings, environment variables and random states.
 
 Any number of threads may ask for the same change at once. Each for itself would save what another one has changed, and
 put that back at the end for good.
+
+What holds files or locks belongs to the process that opened it: open an index or a work folder after a fork.
 """
 
 from __future__ import annotations
@@ -19,11 +15,11 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
-from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary, WeakSet
+from threading import Lock, RLock, get_ident
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -37,7 +33,7 @@ else:
     class cached_property(functools.cached_property):
         """As in functools, without the lock that all objects of a class share up to Python 3.11.
 
-        A child that is forked while a thread holds it would wait for it for ever. Two threads may compute one value.
+        With it the vectors of two queries would be computed one after the other. Two threads may compute one value.
         """
 
         def __init__(self, function: Any) -> None:
@@ -46,75 +42,12 @@ else:
             self.lock = nullcontext()
 
 
-class ForkAware(Protocol):
-    """What changes in a forked child."""
-
-    def after_fork(self) -> None:
-        """Called once in the child, in its only thread and before any other code of the child."""
-
-
-_FORKING = RLock()  # held while the process forks, and while something is made that a child has to know of
-_LOCKS: WeakSet[Any] = WeakSet()
 _LOCKS_OF: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()  # by the object that each guards
-_FORK_AWARE: WeakSet[ForkAware] = WeakSet()
-_IMMORTAL: list[Any] = []
-_process = object()
-
-
-def current_process() -> object:
-    """Return an id of this process; a forked child has another, even if the system reuses a number."""
-    return _process
-
-
-def fork_lock() -> RLock:
-    """Return a reentrant lock of threads. In a forked child it is free, unless the thread that forked holds it."""
-    lock = RLock()
-    with _FORKING:
-        _LOCKS.add(lock)
-    return lock
 
 
 def lock_of(owner: Any) -> RLock:
-    """Return the lock of an object, as long as it lives; in a forked child it is free, as `fork_lock` says."""
-    lock = _LOCKS_OF.get(owner)
-    if lock is None:
-        with _FORKING:
-            lock = _LOCKS_OF.setdefault(owner, fork_lock())
-    return lock
-
-
-def call_after_fork(item: ForkAware) -> None:
-    """Call `item.after_fork()` in each child forked from now on, if the item exists there."""
-    with _FORKING:
-        _FORK_AWARE.add(item)
-
-
-def without_forks() -> AbstractContextManager[object]:
-    """Return a context in which no thread forks; for moments, since a fork waits for its end."""
-    return _FORKING
-
-
-def never_destroy(item: Any) -> None:
-    """Keep an object of the parent in a child beyond the end: its destructor would write the parent's files."""
-    import ctypes
-
-    _IMMORTAL.append(item)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
-
-
-def _after_fork_in_child() -> None:
-    global _process
-    _process = object()
-    _FORKING._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library does with its locks
-    for lock in list(_LOCKS):
-        if not lock._is_owned():
-            lock._at_fork_reinit()
-    for item in list(_FORK_AWARE):
-        item.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_FORKING.acquire, after_in_parent=_FORKING.release, after_in_child=_after_fork_in_child)
+    """Return the reentrant lock of threads of an object, as long as it lives."""
+    return _LOCKS_OF.setdefault(owner, RLock())
 
 
 class ProcessSetting:
@@ -122,10 +55,9 @@ class ProcessSetting:
 
     def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
         """Take what makes the change, and returns what undoes it."""
-        self._change, self._lock = change, fork_lock()
+        self._change, self._lock = change, Lock()
         self._inside: Counter[int] = Counter()  # how often each thread is
         self._undo: Callable[[], object] = lambda: None
-        call_after_fork(self)
 
     def __enter__(self) -> Callable[[], object]:
         """Make the change, unless it is made; return what undoes it."""
@@ -139,26 +71,13 @@ class ProcessSetting:
         """Undo it, unless another thread is inside."""
         with self._lock:
             self._inside[get_ident()] -= 1
-            if not self._inside[get_ident()]:
-                del self._inside[get_ident()]
-            if not self._inside.total():
-                self._inside.clear()
+            self._inside += Counter()  # drops the threads that have left
+            if not self._inside:
                 self._undo()
 
     def has_this_thread(self) -> bool:
         """Whether this thread is inside."""
         return get_ident() in self._inside
-
-    def after_fork(self) -> None:
-        """Forget the parent's threads in a forked child, which does not have them."""
-        here = self._inside.pop(get_ident(), 0)
-        other_threads = bool(self._inside)
-        self._inside.clear()
-        if here:
-            self._inside[get_ident()] = here
-        elif other_threads:
-            with suppress(Exception):
-                self._undo()
 
 
 @cache
@@ -182,11 +101,10 @@ def ignored_warnings(category: type[Warning], message: str = "", module: str = "
 
 
 @contextmanager
-def environment(name: str, value: str, *, is_default: bool = False) -> Iterator[None]:
-    """Set an environment variable for a while; with `is_default` only where it is not set."""
+def environment(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable for a while."""
     before = os.environ.get(name)
-    if before is None or not is_default:
-        os.environ[name] = value
+    os.environ[name] = value
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A forked child has free locks, and finishes, releases and removes nothing that its parent is about."""
+"""A forked child finishes, releases and removes nothing that its parent is about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -22,81 +21,10 @@ from forking import HAS_FORK, in_fork
 from pellucid.errors import InputError, WritingError
 from pellucid.persistence import store
 from pellucid.persistence.checkpoints import WorkFolder
-from pellucid.process import call_after_fork, current_process, fork_lock
 
 pytestmark = [HAS_FORK, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
 
 Writer = Callable[[Path], AbstractContextManager[Any]]
-
-
-def in_thread(work: Callable[[], Any]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
-
-
-def is_free(lock: Any) -> bool:
-    """Whether another thread can take a lock."""
-    taken = []
-
-    def take() -> None:
-        if lock.acquire(timeout=0.2):
-            taken.append(True)
-            lock.release()
-
-    in_thread(take).join()
-    return bool(taken)
-
-
-def test_a_lock_that_a_thread_of_the_parent_holds_is_free_in_the_child_and_held_in_the_parent():
-    lock, held, done = fork_lock(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock, lock:
-            held.set()
-            done.wait(30)
-
-    thread = in_thread(hold)
-    assert held.wait(10)
-    try:
-        assert in_fork(lambda: (is_free(lock), in_fork(lambda: is_free(lock)))) == "(True, 'True')"
-        assert not is_free(lock)
-    finally:
-        done.set()
-        thread.join()
-    assert is_free(lock)
-
-
-def test_a_lock_that_the_forking_thread_holds_stays_its_own_in_the_child():
-    lock = fork_lock()
-
-    def child() -> tuple[bool, bool]:
-        inside = is_free(lock)
-        lock.release()
-        lock.release()
-        return inside, is_free(lock)
-
-    with lock, lock:
-        assert in_fork(child) == "(False, True)"
-    assert is_free(lock)
-
-
-def test_each_process_is_another_one_whatever_its_number_is():
-    class Counter:
-        calls = 0
-
-        def after_fork(self) -> None:
-            self.calls += 1
-
-    counter, process = Counter(), current_process()
-    call_after_fork(counter)
-
-    def child() -> tuple[bool, int, str]:
-        own = current_process()
-        return own is process, counter.calls, in_fork(lambda: (current_process() is own, counter.calls))
-
-    assert in_fork(child) == "(False, 1, '(False, 2)')"
-    assert current_process() is process and counter.calls == 0
 
 
 def write_file(path: Path) -> AbstractContextManager[Path]:
@@ -234,62 +162,6 @@ def test_a_lock_ends_with_the_process_that_took_it_also_where_a_child_lives_on(t
                 pass
         finally:
             os.kill(child, signal.SIGKILL)
-
-
-def test_a_child_keeps_open_what_it_opens_after_the_lock_of_its_parent(tmp_path):
-    """The lock's file is closed at once, and its number is not closed again under whatever has it then."""
-    (tmp_path / "folder").mkdir()
-    reader, writer = os.pipe()
-    with store.locked(tmp_path / "folder"):
-        child = os.fork()
-        handles = [] if child else [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
-    if not child:  # out of the block
-        try:
-            for handle in handles:
-                os.fstat(handle)
-        except OSError as error:
-            os.write(writer, str(error).encode())
-        os._exit(0)
-    os.close(writer)
-    os.waitpid(child, 0)
-    assert os.read(reader, 100) == b""
-    os.close(reader)
-
-
-@pytest.mark.full
-def test_forks_at_any_moment_of_a_lock_leave_it_to_the_parent(tmp_path):
-    """Threads take and free locks and files while the process forks: no child has one, none waits for ever."""
-    (tmp_path / "folder").mkdir()
-    stop, errors = threading.Event(), list[BaseException]()
-
-    def work(number: int) -> None:
-        while not stop.is_set():
-            try:
-                with store.locked(tmp_path / "folder", 20):
-                    store.write_json(tmp_path / f"{number}.json", number)
-            except BaseException as error:
-                errors.append(error)
-
-    def child() -> list[str]:
-        descriptors = Path("/proc/self/fd")
-        names = [os.readlink(entry) for entry in descriptors.iterdir() if entry.exists()]
-        with store.locked(tmp_path / "folder", 20):  # the parent's threads go on
-            store.write_json(tmp_path / "child.json", 1)
-        return [name for name in names if name.endswith(".lock") and descriptors.is_dir()]
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    threads = [in_thread(lambda number=number: work(number)) for number in range(3)]
-    try:
-        assert [in_fork(child, 50) for _ in range(15)] == ["[]"] * 15
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert not errors
-    names = {entry.name for entry in tmp_path.iterdir()}
-    assert names == {"folder", "0.json", "1.json", "2.json", "child.json"}
 
 
 @pytest.mark.full

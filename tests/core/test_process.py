@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from forking import HAS_FORK, in_fork
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import writing
 from pellucid.process import ProcessSetting, environment, ignored_warnings, kept_random_states
@@ -81,46 +80,6 @@ def test_a_setting_is_undone_by_the_last_of_any_threads_that_come_and_go(turns):
         for thread in threads:
             thread.shutdown()
     assert value == ["as before"]
-
-
-@HAS_FORK
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("is_inside", [True, False])
-def test_a_child_keeps_the_setting_only_as_long_as_its_own_thread_does(is_inside):
-    value, entered, done = [0], threading.Event(), threading.Event()
-
-    def change() -> Callable[[], object]:
-        value[0] += 1
-        return lambda: value.__setitem__(0, value[0] - 1)
-
-    setting = ProcessSetting(change)
-
-    def stay() -> None:
-        with setting:
-            entered.set()
-            done.wait(30)
-
-    def child() -> tuple[int, int, int]:
-        first = value[0]
-        if is_inside:
-            setting.__exit__()
-        with setting:
-            second = value[0]
-        return first, second, value[0]
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    assert entered.wait(10)
-    try:
-        if is_inside:
-            with setting:
-                assert in_fork(child) == "(1, 1, 0)"
-        else:
-            assert in_fork(child) == "(0, 1, 0)"
-    finally:
-        done.set()
-        thread.join()
-    assert value == [0]
 
 
 def overlapping(first: Any, second: Any) -> None:
@@ -184,14 +143,13 @@ def test_filters_of_warnings_are_the_programs_own_again():
 
 
 @pytest.mark.parametrize("before", [None, "theirs"])
-@pytest.mark.parametrize("is_default", [True, False])
-def test_variables_are_as_before(monkeypatch, before, is_default):
+def test_variables_are_as_before(monkeypatch, before):
     if before is None:
         monkeypatch.delenv("PELLUCID_TEST", raising=False)
     else:
         monkeypatch.setenv("PELLUCID_TEST", before)
-    with pytest.raises(RuntimeError), environment("PELLUCID_TEST", "ours", is_default=is_default):
-        assert os.environ["PELLUCID_TEST"] == ("theirs" if before and is_default else "ours")
+    with pytest.raises(RuntimeError), environment("PELLUCID_TEST", "ours"):
+        assert os.environ["PELLUCID_TEST"] == "ours"
         raise RuntimeError
     assert os.environ.get("PELLUCID_TEST") == before
 

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +22,12 @@ from hypothesis.extra import numpy as arrays
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from pellucid.core import dimensions
+from pellucid.core.dimensions import Dimension, Dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, WritingError
 from pellucid.persistence import store
 from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.folder import saving
 from resuming import assert_damage_is_refused
 
 
@@ -451,6 +455,81 @@ def test_what_killed_writers_of_a_file_left_is_removed_and_nothing_else(tmp_path
     assert names(tmp_path) == sorted(["x.json", *others])
 
 
+def test_what_a_library_left_beside_its_file_when_it_was_killed_is_removed_by_the_next_writer(tmp_path):
+    script = """
+    import os, signal, sys, numpy as np
+    from pellucid.persistence import store
+    def killed(tensors, path, metadata):
+        open(os.path.join(os.path.dirname(path), ".tmpAbC123"), "w").close()  # as safetensors does
+        os.kill(os.getpid(), signal.SIGKILL)
+    store.save_file = killed
+    store.write_tensors(sys.argv[1], {"a": np.zeros(3)})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "a.safetensors")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    with store.writing(tmp_path / "b.safetensors") as other:  # of a living writer
+        other.write_text("b")
+        store.write_tensors(tmp_path / "a.safetensors", {"a": np.zeros(3)})
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.safetensors", "b.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: store.write_json(path, ["x" * 100], max_bytes=99),
+        lambda path: store.write_tensors(path, {"n" * 300: np.zeros(1)}),
+        lambda path: write_dimensions(path, Dimensions([Dimension("n" * 300)])),
+    ],
+)
+def test_what_no_reader_would_open_is_not_written(tmp_path, monkeypatch, write):
+    monkeypatch.setattr(store, "_MAX_HEADER", 256)
+    monkeypatch.setattr(dimensions, "_MAX_BYTES", 256)
+    (tmp_path / "x").write_text("before")
+    with pytest.raises(InputError, match=r"x would have .* can be opened again; it is not written"):
+        write(tmp_path / "x")
+    assert (tmp_path / "x").read_text() == "before" and names(tmp_path) == ["x"]
+
+
+def test_a_model_whose_settings_no_reader_would_open_is_not_saved(tmp_path):
+    write_model(tmp_path / "m", "old")
+    before = (tmp_path / "m" / "config.json").read_bytes()
+    with (
+        pytest.raises(InputError, match=r"config.json would have"),
+        saving(tmp_path / "m", "x", {"a": "b" * (1 << 20)}),
+    ):
+        pass
+    assert (tmp_path / "m" / "config.json").read_bytes() == before and names(tmp_path) == ["m"]
+
+
+def test_a_busy_folder_is_tried_again_and_an_old_model_that_cannot_go_back_is_named(tmp_path, monkeypatch):
+    """On Windows a folder cannot be renamed while somebody reads a file in it."""
+    write_model(tmp_path / "m", "old")
+    replace, left = os.replace, [2]
+
+    def busy(source, target):
+        if left[0]:
+            left[0] -= 1
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        replace(source, target)
+
+    monkeypatch.setattr(store, "_exchange", lambda first, second: False)
+    monkeypatch.setattr(os, "replace", busy)
+    write_model(tmp_path / "m", "new")
+    assert (tmp_path / "m" / "words.txt").read_text() == "new" and names(tmp_path) == ["m"]
+
+    def broken(source, target):
+        if Path(target) == tmp_path / "m":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(WritingError, match=r"m is at .*model and cannot be moved back"):
+        write_model(tmp_path / "m", "newer")
+    monkeypatch.setattr(os, "replace", replace)
+    write_model(tmp_path / "m", "newest")
+    assert names(tmp_path) == ["m"]
+
+
 def test_what_a_living_writer_writes_is_not_removed(tmp_path):
     with store.writing(tmp_path / "x.json") as first:
         with store.writing(tmp_path / "y.json") as second:
@@ -503,10 +582,10 @@ def test_a_saver_that_waits_for_too_long_is_told_for_whom(tmp_path, monkeypatch)
 
 
 def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkeypatch):
-    def no_locks(handle):
+    def no_locks(lock):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(store, "_try_lock", no_locks)
+    monkeypatch.setattr(store.FileLock, "acquire", no_locks)
     (tmp_path / ".x.json.abcd1234.part").write_text("perhaps another's")
     store.write_json(tmp_path / "x.json", 1)
     assert names(tmp_path) == [".x.json.abcd1234.part", "x.json"]

@@ -402,7 +402,11 @@ def stock(bert, tmp_path):
 
 
 def test_a_stock_folder_opens(stock):
-    assert loading.load(stock).encode(["a horse"]).shape == (1, 8)
+    rows = loading.load(stock).encode(["a horse"])
+    assert rows.shape == (1, 8)
+    for named in ("BertForMaskedLM", "BertForSequenceClassification", "NoSuchModel"):  # its head is not in the folder
+        change(stock / "config.json", architectures=[named])
+        np.testing.assert_array_equal(loading.load(stock).encode(["a horse"]), rows)
 
 
 def modules_of(stock):
@@ -547,3 +551,7 @@ def test_a_library_that_is_absent_is_named(monkeypatch):
     monkeypatch.setattr(metadata, "version", absent)
     with pytest.raises(MissingExtraError, match=r'sentence-transformers is not installed. Run: pip install "pellucid'):
         errors.require("sentence_transformers")
+    with pytest.raises(
+        MissingExtraError, match=r'"pellucid\[serve\]" \(in a clone of pellucid: pip install "\.\[serve\]"'
+    ):
+        errors.require("fastapi", "serve")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pellucid
-from pellucid.errors import PellucidError
+from pellucid.errors import PellucidError, install_hint
 from pellucid.persistence.folder import bundled_models, verify
 
 
@@ -100,7 +100,7 @@ def _extras() -> Iterator[Examined]:
     for extra_name, names in sorted(needed.items()):
         absent = [name for name in names if re.sub(r"[-_.]+", "-", name).lower() not in installed]
         if absent:
-            lacking = f'without {", ".join(absent)}: pip install "pellucid[{extra_name}]"'
+            lacking = f"without {', '.join(absent)}: {install_hint(extra_name)}"
             yield Examined(f"extra {extra_name}", lacking)
         else:
             complete.append(extra_name)

@@ -320,7 +320,7 @@ def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int,
 
 def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float] | None = None) -> None:
     """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated."""
-    with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8", newline="") as file:
+    with writing(path, max_bytes=_MAX_BYTES) as tmp_path, open(tmp_path, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
         quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
         rows.writerow(_COLUMNS)

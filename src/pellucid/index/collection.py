@@ -36,7 +36,6 @@ from pellucid.index.settings import precomputed_parts
 from pellucid.index.writer import Additions, Writer, replace_documents
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import locked, translate_os_errors
-from pellucid.process import current_process
 from pellucid.progress import Progress
 from pellucid.text.corpus import CorpusFile
 
@@ -56,7 +55,7 @@ class DocumentCollection:
         self._allow_outside = is_outside_allowed()
         self._caller_models: dict[str, Any] = {}  # for when a rebuild asks for models of the same names
         self._writer: Writer | None = None  # while a change is made
-        self._process = current_process()
+        self._process = os.getpid()
         self._write_lock = RLock()  # held during a change, with the lock of the folder
         self._snapshot_lock = RLock()  # held while another snapshot takes the place of the last one
         self._snapshot = Snapshot.from_commit(commit, models)
@@ -84,7 +83,7 @@ class DocumentCollection:
         """Return the last commit with its models."""
         if self._closed:
             raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
-        if self._process is not current_process():
+        if self._process != os.getpid():
             raise InputError(
                 f"the index {self.folder} was opened by the process that this one was forked from; open it in this "
                 f"process: pellucid.Index.open({str(self.folder)!r})"

@@ -7,6 +7,7 @@ and only passages that may be among the best are multiplied exactly.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,7 +27,6 @@ from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25
 from pellucid.native.scan import BestScores, Bm25Terms
-from pellucid.process import current_process
 
 HITS_READ_TOGETHER = 10
 """Neighbouring hits whose reasons are read at once."""
@@ -275,7 +275,7 @@ class HitReader:
 
     def __init__(self, plan: QueryPlan, refs: Sequence[PassageRef]) -> None:
         """Take the plan of the search, and its passages."""
-        self.plan, self.refs, self._process = plan, refs, current_process()
+        self.plan, self.refs, self._process = plan, refs, os.getpid()
         self._documents: dict[int, Document] = {}  # by hit
         self._blocks: dict[int, PassageTerms] = {}  # by block of hits
         self._measured_queries: dict[str, EncoderQuery] = {}
@@ -332,7 +332,7 @@ class HitReader:
 
     def _passages(self, hits: Sequence[int]) -> Passages:
         """Return the passages of some hits, with what is stored of them."""
-        if self._process is not current_process():  # a lock that a thread of the parent held is never released here
+        if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
             raise InputError("these hits are of the process that forked this one; open the index and search here")
         segments, words = self.plan.snapshot.commit.segments, self.plan.snapshot.words
         refs = [self.refs[index] for index in hits]

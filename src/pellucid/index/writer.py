@@ -53,7 +53,6 @@ from pellucid.index.precomputed import Rows, check_models_unchanged, remaining_p
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts, rebuilt_settings, with_precomputed
 from pellucid.persistence.store import checksum, flush_to_disk, write_tensors, writing
-from pellucid.process import current_process
 
 FANOUT = 4
 """Segments of about one size become one."""
@@ -110,11 +109,11 @@ class Writer:
         """Take the present commit, which may be later than `commit`."""
         late = read_stamp(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
-        self._process = current_process()
+        self._process = os.getpid()
 
     def _check_process(self) -> None:
         """Refuse to go on in a forked child with a change of its parent, which has the lock and goes on, too."""
-        if self._process is not current_process():
+        if self._process != os.getpid():
             raise IndexFolderError(
                 f"{self.folder} was being changed when this process was forked; the process that began the change "
                 "makes it. Change the index in this process by a new call"

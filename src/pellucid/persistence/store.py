@@ -3,7 +3,8 @@
 Files and folders are written to a temporary neighbour that replaces the old one at the end, so that a crash, a kill or
 a full disk leaves the old one or none. A writer holds a lock, `.<name>.lock`; another writer of the same path waits for
 up to five minutes and then fails with an error that names the process. The next writer of a path removes what a killed
-one left: the lock file and `.<name>.<random>.part`.
+one left: the lock file and the folder `.<name>.<random>.part`, with what libraries put into it. A lock belongs to the
+process that took it: a forked child finishes, releases and removes nothing.
 
 Tensors of a file of more than 4 MB are mapped into memory after their header is checked against the file, because a
 folder may come from anyone. The library's own reader for numpy copies every array: 11 ms and 24 MB for the bundled
@@ -29,17 +30,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from pellucid.errors import InputError, ModelFolderError, PellucidError, ReadingError, WritingError, without_panic
-from pellucid.process import call_after_fork, current_process, without_forks
 
 _DTYPES = {
     "F64": np.float64,
@@ -61,7 +61,7 @@ _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs
 _MAX_JSON = 64 << 20
 DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 BAD_PATH_ERRNOS = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
-LOCKED_ERRNOS = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock in use
+NO_LOCKS_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}  # of a file system without locks
 _LIMITS = {
     errno.EMFILE: "close files, or raise the limit of this process (ulimit -n)",
     errno.ENFILE: "close files, or raise the limit of the system",
@@ -69,35 +69,42 @@ _LIMITS = {
 }  # what the process or the system is short of, and what to do
 _PATIENCE = 300  # seconds that a writer waits for another one of the same path
 MAX_REPLACE_S = 1.0  # seconds that a rename waits for programs that have the file before open
-_WINDOWS_LOCK_OFFSET = 1 << 20  # which byte of a lock file Windows locks: not the text, which others read
 PREVIOUS_NAME = "model"  # what the model before is called where it cannot be exchanged in one step
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _AT_FDCWD = -100
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it replaces `path` when the block ends without an error."""
+def writing(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Iterator[Path]:
+    """Yield a temporary path; what is there replaces `path` when the block ends without an error.
+
+    `max_bytes` is what the file's reader opens: a larger one is an error, and leaves what was there.
+    """
     path = Path(os.path.expanduser(path))
     if path.name in ("", "..") or path.is_dir():
         raise WritingError(errno.EISDIR, f"cannot write to {str(path)!r}: it is a folder; give the name of a file")
     path = path.absolute()  # the process may go to another folder meanwhile
     with translate_os_errors(path), _path_lock(path) as lock:
-        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:  # an interrupt finds the file named, however early it comes
+        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part") / path.name
+        try:
+            tmp_path.parent.mkdir()  # a folder: some libraries write to a file of their own beside the one given
             tmp_path.touch(exist_ok=False)
             mode = stat.S_IMODE(tmp_path.stat().st_mode)  # as the system gives it to a new file here
             yield tmp_path
             lock.check(path)
+            size = tmp_path.stat().st_size
+            if max_bytes is not None and size > max_bytes:
+                raise InputError(
+                    f"{path} would have {size:,} bytes, and at most {max_bytes:,} can be opened again; it is not "
+                    "written. Give it less to hold: fewer or shorter names"
+                )
             flush_to_disk(tmp_path)
             os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
             with _flushed_rename(tmp_path, path):
                 _replace_patiently(tmp_path, path)
-        except BaseException:
+        finally:
             if lock.is_ours:
-                with suppress(OSError):  # it may be in place, or never have been made
-                    tmp_path.unlink()
-            raise
+                shutil.rmtree(tmp_path.parent, ignore_errors=True)
 
 
 @contextmanager
@@ -142,11 +149,11 @@ def check_vacant(path: Path, way_out: str) -> None:
 @contextmanager
 def temporary_folder(*, prefix: str = "pellucid-", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield an empty folder that is removed at the end; a child that is forked meanwhile leaves it to its parent."""
-    process, path = current_process(), Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    process, path = os.getpid(), Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         yield path
     finally:
-        if process is current_process():
+        if process == os.getpid():
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -172,57 +179,48 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _path_lock(path: Path) -> Iterator[LockFile]:
+def _path_lock(path: Path) -> Iterator[HeldLock]:
     """Keep other writers of `path` away, and remove what killed ones left beside it."""
-
-    def busy(holder: str) -> WritingError:
-        return WritingError(
-            errno.EBUSY,
-            f"cannot write {path}: {holder} has been writing it for more than {_PATIENCE} seconds. "
-            "Wait for it, stop that process, or choose another place",
-        )
-
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.parent / f".{path.name}.lock"
-    with _locked_file(name, _PATIENCE, busy, is_removed=True) as lock:
-        if lock.is_locked:
-            _remove_parts(path)
-        yield lock
+    try:
+        with _locked_file(name, _PATIENCE, is_removed=True) as lock:
+            if lock.is_exclusive:
+                _remove_parts(path)
+            yield lock
+    except Timeout as error:
+        raise WritingError(
+            errno.EBUSY,
+            f"cannot write {path}: {_holder(name)} has been writing it for more than {_PATIENCE} seconds. "
+            "Wait for it, stop that process, or choose another place",
+        ) from error
 
 
 @contextmanager
-def locked(folder: Path, patience: float = 0.0) -> Iterator[LockFile]:
+def locked(folder: Path, patience: float = 0.0) -> Iterator[HeldLock]:
     """Hold the lock of a folder, after waiting up to `patience` seconds for another process or thread."""
+    before = folder.stat()
+    try:
+        with _locked_file(folder / ".lock", patience) as lock:
+            if not folder.exists() or not os.path.samestat(before, folder.stat()):
+                raise InputError(f"{folder} was replaced by another one meanwhile; open it again")
+            yield lock
+    except Timeout as error:
+        raise InputError(
+            f"{folder} is in use by {_holder(folder / '.lock')}; wait until it has ended, or give another folder"
+        ) from error
 
-    def busy(holder: str) -> InputError:
-        return InputError(f"{folder} is in use by {holder}; wait until it has ended, or give another folder")
 
-    with _locked_file(folder / ".lock", patience, busy) as lock:
-        yield lock
+class HeldLock(NamedTuple):
+    """A lock that a process holds; `is_exclusive` is False where the file system has no locks."""
 
-
-class LockFile:
-    """An open lock file. The lock belongs to the process that took it: a forked child closes the file at once.
-
-    The library filelock does less: it does not say who holds a lock, leaves its file beside what was written, and fails
-    where a file system has no locks (ENOLCK, EOPNOTSUPP) or takes a file for one, which a killed process leaves.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Open it, and make it first if it does not exist."""
-        self.path, self.is_locked, self._process = path, False, current_process()
-        with without_forks():  # a child that did not know of the file would keep the lock for its life
-            self._file = _open_lock(path)
-            call_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Close the file in a child; the lock ends with the last process that has it open."""
-        self._file.close()
+    process: int
+    is_exclusive: bool
 
     @property
     def is_ours(self) -> bool:
         """Whether this process took the lock, and is no child of the one that did."""
-        return self._process is current_process()
+        return self.process == os.getpid()
 
     def check(self, path: Path) -> None:
         """Refuse to finish in a forked child what its parent is writing."""
@@ -233,99 +231,42 @@ class LockFile:
                 "it. Fork before or after, not meanwhile",
             )
 
-    def take(self) -> bool:
-        """Try to lock it; return whether this process may write: it has the lock, or the file system has no locks."""
-        try:
-            _try_lock(self._file.fileno())
-            self.is_locked = True
-        except OSError as error:
-            return error.errno not in LOCKED_ERRNOS
-        return True
-
-    def is_current(self) -> bool:
-        """Whether the open file is still the one at its path: a holder removes it while others wait for it."""
-        try:
-            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
-        except FileNotFoundError:
-            return False
-
-    def holder(self) -> str:
-        """Return what the process that has the lock wrote into it."""
-        self._file.seek(0)
-        return (self._file.read(200) or b"").decode("utf-8", "replace").strip() or "another run"
-
-    def sign(self) -> None:
-        """Write into it which process has the lock."""
-        self._file.seek(0)
-        self._file.truncate()
-        self._file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
-
-    def close(self) -> None:
-        """Free the lock and close the file; nothing in a child, which has it closed."""
-        if sys.platform != "win32" and not self._file.closed:  # a program that was started meanwhile may have it too
-            import fcntl
-
-            with suppress(OSError):
-                fcntl.flock(self._file.fileno(), fcntl.LOCK_UN)
-        self._file.close()
-
 
 @contextmanager
-def _locked_file(
-    path: Path, patience: float, busy: Callable[[str], PellucidError], *, is_removed: bool = False
-) -> Iterator[LockFile]:
-    """Hold the lock of a file, which is removed afterwards if `is_removed`."""
-    end = time.monotonic() + patience
-    lock = LockFile(path)
+def _locked_file(path: Path, patience: float, *, is_removed: bool = False) -> Iterator[HeldLock]:
+    """Hold the lock of a file, which is removed afterwards if `is_removed`.
+
+    Raises:
+        Timeout: another process or thread holds it for longer than `patience` seconds.
+    """
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise InputError(f"{path} must be a file, the lock of writers; remove it")
+    file_lock = FileLock(path, patience, poll_interval=0.01, thread_local=False, fallback_to_soft=False)
     try:
-        while not (lock.take() and lock.is_current()):
-            if lock.is_current():
-                if time.monotonic() >= end:
-                    raise busy(lock.holder())
-                time.sleep(0.01)
-            elif is_removed:  # the holder before has removed it
-                lock.close()
-                lock = LockFile(path)
-            else:
-                raise InputError(f"{path.parent} was replaced by another one meanwhile; open it again")
-        try:
-            lock.sign()
-            yield lock
-        finally:
-            if is_removed and os.name == "posix" and lock.is_ours:  # before the next one may have it
+        file_lock.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS_ERRNOS:
+            raise
+    lock = HeldLock(os.getpid(), file_lock.is_locked)
+    try:
+        with suppress(OSError):
+            path.write_text(f"process {lock.process} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n", encoding="utf-8")
+        yield lock
+    finally:
+        if lock.is_ours:
+            if is_removed and os.name == "posix":  # before the next one may have it
+                path.unlink(missing_ok=True)
+            file_lock.release()
+            if is_removed and os.name != "posix":  # Windows removes no file that a process has open
                 with suppress(OSError):
                     path.unlink()
-    finally:
-        lock.close()
-        if is_removed and os.name != "posix":  # Windows removes no file that a process has open
-            with suppress(OSError):
-                path.unlink()
 
 
-def _open_lock(path: Path) -> FileIO:
-    """Open or make a lock file; a link, which may lead anywhere, or anything else is refused."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        if stat.S_ISREG(os.fstat(handle).st_mode):
-            return FileIO(handle, "r+")
-        os.close(handle)
-    except OSError as error:
-        if error.errno in DISK_FULL_ERRNOS | _LIMITS.keys() or not os.path.lexists(path):
-            raise
-    raise InputError(f"{path} must be a file, the lock of writers; remove it")
-
-
-def _try_lock(handle: int) -> None:
-    """Lock an open file, or raise OSError."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(handle, _WINDOWS_LOCK_OFFSET, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _holder(path: Path) -> str:
+    """Return what the process that holds a lock wrote into its file."""
+    with suppress(OSError):
+        return path.read_bytes()[:200].decode("utf-8", "replace").strip() or "another run"
+    return "another run"
 
 
 def _remove_parts(path: Path) -> None:
@@ -390,19 +331,26 @@ def _link(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: A
 def _replace_dir(new: Path, path: Path) -> None:
     """Move folder `new` to `path`; an older folder there is exchanged or removed."""
     if not path.exists():
-        os.replace(new, path)
+        _replace_patiently(new, path)
         return
     if _exchange(new, path):
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    os.replace(path, old / PREVIOUS_NAME)
+    _replace_patiently(path, old / PREVIOUS_NAME)
     try:
-        os.replace(new, path)
+        _replace_patiently(new, path)
     except OSError:
-        os.replace(old / PREVIOUS_NAME, path)
+        try:
+            os.replace(old / PREVIOUS_NAME, path)
+        except OSError as error:
+            raise WritingError(
+                error.errno or errno.EIO,
+                f"{path} is at {old / PREVIOUS_NAME} and cannot be moved back ({error.strerror or error}); the next "
+                "save to that name puts it back, or move it yourself",
+            ) from error
+        old.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> bool:
@@ -520,9 +468,9 @@ def hashed(path: Path, size: int | None = None) -> Any:
     return digest
 
 
-def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
-    """Write `value` as UTF-8 JSON, indented or (None) on one line, whole or not at all."""
-    with writing(path) as tmp_path:
+def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2, max_bytes: int = _MAX_JSON) -> None:
+    """Write `value` as UTF-8 JSON of at most `max_bytes`, indented or (None) on one line, whole or not at all."""
+    with writing(path, max_bytes=max_bytes) as tmp_path:
         tmp_path.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
 
 
@@ -546,6 +494,13 @@ def write_tensors(
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
     with writing(path) as tmp_path:
         save_file(contiguous, tmp_path, dict(metadata) if metadata else None)
+        with open(tmp_path, "rb") as file:
+            header_size = int.from_bytes(file.read(8), "little")
+        if header_size > _MAX_HEADER:
+            raise InputError(
+                f"{path} would have a header of {header_size:,} bytes, and at most {_MAX_HEADER:,} can be opened "
+                "again; it is not written. Give it fewer tensors, or shorter names"
+            )
 
 
 def read_tensors(

@@ -232,15 +232,17 @@ def _check_transformer(folder: Path) -> None:
 
     config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     check_size(transformers.AutoModel, config, folder)
-    named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
+    named: Any = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
     is_known_class = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
-    loader: Any = named if is_known_class else transformers.AutoModel
-    _, loading_info = loader.from_pretrained(
-        str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
-    )
-    missing = sorted(key for key in loading_info["missing_keys"] if "pooler" not in key)
-    if missing:
-        raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
+    missing: list[str] = []
+    for loader in (transformers.AutoModel, *[named] * is_known_class):  # a head that the config names is not used
+        _, loading_info = loader.from_pretrained(
+            str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
+        )
+        missing = sorted(key for key in loading_info["missing_keys"] if "pooler" not in key)
+        if not missing:
+            return
+    raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
 
 
 def _check_module(folder: Path) -> None:

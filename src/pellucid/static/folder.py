@@ -123,7 +123,7 @@ def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str], s
 def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
     """Write `words.txt`, one word a line, and the tokenizer that finds prefixes, if there is one."""
     check_writable(vocabulary.words)
-    with writing(folder / "words.txt") as tmp_path:
+    with writing(folder / "words.txt", max_bytes=_MAX_WORDS_BYTES) as tmp_path:
         tmp_path.write_bytes("".join(f"{word}\n" for word in vocabulary.words).encode("utf-8"))
     if vocabulary.subwords is not None:
         _write_tokenizer(folder / "subwords.json", vocabulary.subwords)
@@ -174,7 +174,7 @@ def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
     """Write a tokenizer without padding and truncation, which would count as words."""
     described = json.loads(tokenizer.to_str())
     described["padding"] = described["truncation"] = None
-    with writing(path) as tmp_path:
+    with writing(path, max_bytes=MAX_TOKENIZER) as tmp_path:
         tmp_path.write_text(json.dumps(described, ensure_ascii=False), encoding="utf-8")
 
 

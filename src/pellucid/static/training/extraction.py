@@ -11,6 +11,7 @@ not count. The state is saved after each shard of sentences, so an interrupted r
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,6 @@ from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.untrusted import one_thread
-from pellucid.process import fork_lock
 from pellucid.progress import Progress
 from pellucid.static.training.segmentation import word_finder
 from pellucid.text.corpus import Corpus, is_path, read_texts
@@ -44,7 +44,7 @@ WordVectors = tuple[npt.NDArray[np.int64], Vectors]
 """Vocabulary rows [n] and vectors [n, d] of the whole words in a batch."""
 
 _SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
-_TOKENIZING = fork_lock()
+_TOKENIZING = threading.RLock()
 
 
 @dataclass(frozen=True)

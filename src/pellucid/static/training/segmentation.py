@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from typing import Any
 from unicodedata import name as character_name
 
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.process import fork_lock, ignored_warnings
+from pellucid.process import ignored_warnings
 from pellucid.text.corpus import Corpus, is_path, read_texts
 from pellucid.text.unicode import normalize, unspaced_run
 from pellucid.text.words import Word, split_words
@@ -46,7 +47,7 @@ _MAX_MEAN_WORD_CHARS = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LA
 _SEGMENTED = {"zh": ("CJK",), "ja": ("CJK", "HIRAGANA", "KATAKANA"), "th": ("THAI",)}
 """Languages with a segmenter and the scripts it knows."""
 
-_SEGMENTING = fork_lock()
+_SEGMENTING = threading.RLock()
 
 
 @lru_cache(maxsize=16)
