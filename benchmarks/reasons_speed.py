@@ -114,7 +114,7 @@ def main() -> None:
     parser = make_parser(__doc__, data="sts/ and retrieval/", write=PAGE)
     arguments = parser.parse_args()
     collection = read_collection(next(task for task in find_tasks(arguments.data) if task.name == "SciFact"))
-    encoder = pellucid.load(sentence_transformer(MINILM, None))
+    encoder = pellucid.load(sentence_transformer())
     rows = [time_task(task) for task in pair_tasks(encoder, arguments.data, collection)]
     for name, model in (("default index", STATIC), (f"index with {MINILM}", encoder)):
         with TemporaryDirectory() as folder, pellucid.Index.create(Path(folder) / "index", {name: model}) as index:

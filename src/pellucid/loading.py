@@ -68,9 +68,8 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
     with allow_external(allow_outside):
         if identify(model) == "sentence-transformers":
             encoder, folder = open_sentence_transformer(model), Path(model).absolute()
-            has_words, has_concepts = ((folder / name / "config.json").is_file() for name in ("reasons", "concepts"))
-            opened: Any = _encoder(encoder, folder / "reasons" if has_words else "words")
-            return opened.with_reasons(folder / "concepts") if has_concepts else opened  # type: ignore[no-any-return]
+            has_words = (folder / "reasons" / "config.json").is_file()
+            return _encoder(encoder, folder / "reasons" if has_words else "words")
         path = locate(model)
         family = "static" if path.is_file() else read_config(path).get("family")
         if not isinstance(family, str) or family not in FAMILIES:

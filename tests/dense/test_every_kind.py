@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 import pellucid
-from pellucid.dense.concepts import ConceptReasons
 from pellucid.dense.embedder import REASON_KINDS, EncoderEmbedder
 from pellucid.explain.explanation import Explanation
-from test_words import NAMES, Shadow, sentences, table
+from test_words import Shadow, sentences, table
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema.json").read_text("utf-8"))
 QUERY = "ba be, the bo"
@@ -35,28 +34,14 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EncoderEmbedder:
-    """An encoder of a few words with reasons of one kind, fitted where they are to be; for tokens a transformer."""
-    if request.param == "tokens":
-        pytest.importorskip("sentence_transformers")
-        from tiny_models import tiny_teacher
-
-        pieces = [*NAMES, "the", "not", ".", ","]
-        return pellucid.load(tiny_teacher(tmp_path_factory.mktemp("bert"), pieces, 16, length=64)).with_reasons(
-            "tokens"
-        )
+def model(request: pytest.FixtureRequest) -> EncoderEmbedder:
+    """An encoder of a few words with reasons of one kind."""
     encoder = pellucid.load(Shadow(noise=0.05))
     encoder.fit_reasons(sentences(300), table=table(), show_progress_bar=False)
-    if request.param == "concepts":
-        return encoder.with_reasons(ConceptReasons.from_texts(encoder, NAMES[:30]))
     return encoder.with_reasons(request.param)
 
 
-every_kind = pytest.mark.parametrize(
-    "model",
-    [pytest.param(kind, marks=[pytest.mark.full] * (kind == "tokens"), id=str(kind)) for kind in (*REASON_KINDS, None)],
-    indirect=True,
-)
+every_kind = pytest.mark.parametrize("model", [*REASON_KINDS, None], indirect=True, ids=str)
 
 
 def explanations(model: EncoderEmbedder) -> Iterator[Explanation]:

@@ -19,7 +19,6 @@ from pellucid import EnsembleEmbedder, Index
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.tokenized import TokenizedText, read_texts, text_units, word_units, words_outside
-from pellucid.dense.tokens import UNKNOWN
 from pellucid.dense.words import WordReasons, n_fit_texts, open_texts
 from pellucid.errors import InputError
 from pellucid.explain.rows import EMBEDDING, REMAINDER, WORD_PAIR
@@ -87,16 +86,16 @@ def encoder(transformer: Any) -> EncoderEmbedder:
 
 
 @pytest.mark.filterwarnings("ignore")
-@given(st.lists(st.sampled_from([*READ, *UNREAD, "!"]), min_size=1, max_size=9), st.sampled_from(["words", "tokens"]))
+@given(st.lists(st.sampled_from([*READ, *UNREAD, "!"]), min_size=1, max_size=9))
 def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(
-    encoder: EncoderEmbedder, parts: list[str], way: str
+    encoder: EncoderEmbedder, parts: list[str]
 ) -> None:
     text = " ".join(parts)
-    why = encoder.with_reasons(way).explain(text, "the river")
+    why = encoder.explain(text, "the river")
     words = [part for part in parts if part != "!" and normalize(part).text]  # nobody sees a mark of direction
     known = [word for word in words if word in READ]
     named = {row.parts[0] for row in why.rows if row.kind == WORD_PAIR}
-    assert named - {UNKNOWN, "(special tokens)", "(punctuation)"} == set(known)
+    assert named == set(known)
     assert why.coverage[0].share == pytest.approx(len(known) / len(words) if words else 1.0)
     assert set(why.unknown_words()) == {word for word in words if word not in READ}
     assert encoder.coverage(text) == pytest.approx(why.coverage[0].share)
@@ -252,7 +251,6 @@ def test_a_function_is_called_for_reasons_only_where_that_is_allowed(
         lambda: model.explain_vectors(QUERY, [1.0], DOCUMENTS[0], [1.0]),
         lambda: model.describe(QUERY),
         lambda: model.reasons,
-        lambda: model.with_reasons("concepts").explain(QUERY),
         lambda: model.with_reasons(None).with_reasons("words").reasons,
     ):
         with pytest.raises(InputError, match=rf"called with {english:,} short texts.*fit=True.*with_reasons\(None\)"):

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.dense import words as word_reasons
-from pellucid.dense.concepts import ConceptReasons
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import at_length_1
 from pellucid.dense.words import fit_words, open_texts, words_for
@@ -326,7 +325,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="not deterministic"):
         pellucid.load(lambda texts: rng.normal(size=(len(texts), 8))).fit_reasons(sentences(300))
-    with pytest.raises(InputError, match="words, tokens, sentences, concepts"):
+    with pytest.raises(InputError, match="must be words, sentences, measured, or None"):
         model.with_reasons("letters")
 
 
@@ -417,14 +416,10 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
 def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow: EncoderEmbedder) -> None:
     """A vector of zeros is no sum of anything, least of all of what texts have in common turned round."""
     nothing, vector = np.zeros(24, np.float32), shadow.encode("ba be")
-    concepts = ConceptReasons.from_texts(shadow, NAMES[:10], sentences(20))
-    for model in (shadow, shadow.with_reasons(concepts), shadow.with_reasons(None)):
+    for model in (shadow, shadow.with_reasons(None)):
         for first, second in ((nothing, vector), (vector, nothing), (nothing, nothing)):
             found = model.explain_vectors("ba be", first, "bo bu", second)
             assert (found.score, found.rows, found.remainder) == (0.0, (), 0.0)
-    weights = concepts.weights(np.array([nothing, vector]))
-    assert weights[[0]].nnz == 0 and weights[[1]].nnz > 0
-    assert not concepts.removed(nothing[None], concepts.names[0]).any()
     silent = pellucid.load(lambda texts: np.zeros((len(texts), 24)))
     with pytest.warns(UserWarning, match="explain only 0%"):
         assert silent.fit_reasons(sentences(300), table=table()).explained == 0

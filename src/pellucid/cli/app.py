@@ -279,7 +279,7 @@ def explain(
     reasons: Annotated[
         str | None,
         typer.Option(
-            metavar="KIND", help="Of an encoder: words, tokens, sentences, concepts or measured. [default: words]"
+            metavar="KIND", help="Of an encoder: words, sentences or measured. [default: words]"
         ),
     ] = None,
     below: Annotated[float | None, typer.Option(help="Fewest words of B to remove to get below this.")] = None,

@@ -524,7 +524,7 @@ class Embedder(ToolInterface):
         """
         return self._edited(merging(self.dimensions, dimensions, name))
 
-    def without_direction(self, *texts: str | tuple[str, str], n_directions: int | None = None) -> Self:
+    def without_direction(self, *pairs: tuple[str, str], n_directions: int | None = None) -> Self:
         """Return a model whose vectors lack what sets the texts of some pairs apart; this model is unchanged.
 
         The main directions in which the two texts of the pairs differ are projected out, so that no score rests on
@@ -532,50 +532,43 @@ class Embedder(ToolInterface):
         made before do not fit the new model.
 
         Args:
-            texts: pairs of texts: ("he", "she"), ("the man", "the woman"). An encoder takes single texts, too.
+            pairs: texts that differ in it: ("he", "she"), ("the man", "the woman").
             n_directions: how many directions of the pairs are removed: the first principal components of their
                 differences. None removes one.
 
         Raises:
             InputError: none is given, the pairs do not differ, nothing would be left, or the family has no directions.
         """
-        matrix = self._projection(texts, n_directions, None)
+        return self._projected(self._projection(pairs, n_directions))
+
+    def _projected(self, matrix: npt.NDArray[np.float64]) -> Self:
+        """Return this model with vectors multiplied by a matrix [dimension, dimension]."""
         return self._edited(Edit(self.dimensions, Mixing.from_dense(matrix)))
 
-    def _projection(self, texts: Sequence[Any], n_directions: int | None, common: Any) -> npt.NDArray[np.float64]:
-        """Return the matrix [dimension, dimension] that takes out the directions of texts, less `common`, and of pairs.
-
-        Without `common` single texts are refused.
-        """
+    def _projection(self, pairs: Sequence[Any], n_directions: int | None) -> npt.NDArray[np.float64]:
+        """Return the matrix [dimension, dimension] that takes out the main directions in which pairs differ."""
         if not self.has_directions:
             raise InputError(
                 f"each member of an {self.family} has directions of its own; remove them there, and join the members "
                 "again: EnsembleEmbedder([member.without_direction(...), ...])"
             )
-        singles = [text for text in texts if isinstance(text, str)]
-        pairs = [pair for pair in texts if not isinstance(pair, str)]
         is_pair = (isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2 for pair in pairs)
-        if not texts or (singles and common is None) or not all(is_pair):
+        if not pairs or not all(is_pair):
             raise InputError(
                 f"a direction of a {self.family} model is given by pairs of texts that differ in it: "
                 'without_direction(("he", "she"), ("the man", "the woman"))'
             )
         check_integer("n_directions", n_directions, optional=True)
-        if n_directions is not None and not pairs:
-            raise InputError(f"n_directions is {n_directions}; it counts the directions of pairs, and no pair is given")
-        checked = check_texts([*singles, *(text for pair in pairs for text in pair)])
-        rows = self.similarity_rows(self.encode(checked))
+        rows = self.similarity_rows(self.encode(check_texts([text for pair in pairs for text in pair])))
         if not isinstance(rows, np.ndarray):
             raise InputError(
                 f"the dimensions of a {self.family} model are words, and a direction cannot be removed from them; drop "
                 "those that stand for it: model.without(...), or pellucid edit --without"
             )
-        alone, of_pairs = rows[: len(singles)], rows[len(singles) :]
-        directions = pair_directions(of_pairs[::2], of_pairs[1::2], n_directions or 1) if pairs else of_pairs
-        if pairs and not len(directions):
+        directions = pair_directions(rows[::2], rows[1::2], n_directions or 1)
+        if not len(directions):
             raise InputError(f"the texts of {pairs[0]!r:.80} have one vector; give pairs that the model tells apart")
-        names = [*singles, *(f"direction {number}" for number in range(1, len(directions) + 1))]
-        return projection(np.vstack([alone - common if singles else alone, directions]), names)
+        return projection(directions, [f"direction {number}" for number in range(1, len(directions) + 1)])
 
     def reweight(self, factors: Mapping[str, float]) -> Self:
         """Return a model in which some words count more or less: of the static family, whose words have vectors.

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.dense.concepts import ConceptReasons as ConceptReasons
     from pellucid.dense.embedder import EncoderEmbedder as EncoderEmbedder
     from pellucid.dense.measured import MeasuredReasons as MeasuredReasons
     from pellucid.dense.sentences import SentenceReasons as SentenceReasons
-    from pellucid.dense.tokens import TokenReasons as TokenReasons
     from pellucid.dense.words import WordReasons as WordReasons
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -7,7 +7,7 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,13 +17,10 @@ import numpy as np
 from pellucid.core.arrays import MISSING_TEXT, Role, to_2d_array, validate_texts
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Query
-from pellucid.dense.concepts import ConceptReasons
 from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
 from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
-from pellucid.dense.removing import projected_encoder, projected_reasons
 from pellucid.dense.sentences import SentenceReasons
 from pellucid.dense.tokenized import TokenizedText, read_texts
-from pellucid.dense.tokens import TokenReasons
 from pellucid.dense.vectors import at_length_1, checked_vectors
 from pellucid.dense.words import (
     Fit,
@@ -43,7 +40,7 @@ from pellucid.progress import Progress
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Coverage, Span
 
-REASON_KINDS = ("words", "tokens", "sentences", "concepts", "measured")
+REASON_KINDS = ("words", "sentences", "measured")
 """How scores are taken apart, the default first."""
 
 _TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
@@ -55,9 +52,6 @@ if TYPE_CHECKING:
     from pellucid.explain.explanation import Explanation
     from pellucid.static.embedder import StaticEmbedder
     from pellucid.text.corpus import Corpus
-
-CONCEPTS_FOLDER = "concepts"
-"""Of a saved model, with the concepts that its scores are taken apart in."""
 
 PELLUCID, SENTENCE_TRANSFORMERS, FUNCTION = "pellucid", "sentence-transformers", "function"
 """What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""
@@ -100,10 +94,8 @@ class EncoderEmbedder(Embedder):
         self._dimension: int | None = None
         self._fit = fit
         self._shared: dict[str, Floats] = {}  # what models of the same encoder with other reasons need, too
-        self._words: WordReasons | Path | None = reasons if isinstance(reasons, WordReasons) else None
-        self._reasons = reasons
-        if isinstance(reasons, Path) and not ConceptReasons.are_in(reasons):
-            self._words, self._reasons = reasons, WordReasons.kind
+        self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
+        self._reasons: Reasons | str | None = WordReasons.kind if isinstance(reasons, Path) else reasons
 
     @property
     def reasons(self) -> Reasons | None:
@@ -113,9 +105,9 @@ class EncoderEmbedder(Embedder):
             InputError: they would have to be fitted by calling a function with thousands of texts.
         """
         self._check_fit()
-        if isinstance(self._reasons, (str, Path)):
+        if isinstance(self._reasons, str):
             with lock_of(self):  # they are fitted once
-                if isinstance(self._reasons, (str, Path)):
+                if isinstance(self._reasons, str):
                     self._reasons = self._build_reasons(self._reasons)
         return self._reasons
 
@@ -127,7 +119,7 @@ class EncoderEmbedder(Embedder):
     @property
     def _needs_fit(self) -> bool:
         """Whether the reasons are to be fitted to a function that may not be called for it."""
-        fits = self._reasons in (WordReasons.kind, ConceptReasons.kind) and self._words is None
+        fits = self._reasons == WordReasons.kind and self._words is None
         return fits and not self._fit and not self.is_sentence_transformer
 
     def _check_fit(self) -> None:
@@ -141,17 +133,13 @@ class EncoderEmbedder(Embedder):
                 "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
             )
 
-    def _build_reasons(self, kind: str | Path) -> Reasons:
-        if isinstance(kind, Path):
-            return ConceptReasons.from_pretrained(kind, self)
-        if kind == "tokens":
-            return TokenReasons.from_model(self)
-        if kind == "measured":
+    def _build_reasons(self, kind: str) -> Reasons:
+        if kind == MeasuredReasons.kind:
             return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
-        if kind == "sentences":
+        if kind == SentenceReasons.kind:
             return SentenceReasons(EncoderEmbedder(self.model), self._mean_vector())
-        words = self._words = self._words_at_hand() or words_for(self)
-        return words if kind == "words" else ConceptReasons.from_words(self, words)
+        self._words = self._words_at_hand() or words_for(self)
+        return self._words
 
     def _words_at_hand(self) -> WordReasons | None:
         """Return the word reasons of this model, opened where they are in a folder; None where it has none yet."""
@@ -170,13 +158,10 @@ class EncoderEmbedder(Embedder):
         """Return a model of the same encoder whose scores are taken apart differently; its vectors are the same.
 
         Args:
-            reasons: "words" (pairs of words, without a pass of the encoder), "tokens" (pairs of words from the states
-                of one pass, exact for a transformer with mean pooling), "sentences" (those of a long text, from a pass
-                of each), "concepts" (a few words or phrases that both texts are about), "measured" (pairs of words,
-                measured by leaving words out: of each text up to 139
-                variants are encoded, and once some hundred sentences unless word reasons are at hand), the folder of
-                words or concepts that were saved (a `Path`), a `Reasons` object, such as `ConceptReasons.learned`, or
-                None: the vector is one row.
+            reasons: "words" (pairs of words, estimated without a pass of the encoder), "sentences" (those of a long
+                text, from a pass of each), "measured" (pairs of words, measured by leaving words out: of each text up
+                to 139 variants are encoded, and once some hundred sentences unless word reasons are at hand), the
+                folder of word reasons that were saved (a `Path`), a `Reasons` object, or None: the vector is one row.
 
         Raises:
             InputError: the kind is unknown.
@@ -186,45 +171,30 @@ class EncoderEmbedder(Embedder):
         model._shared = self._shared
         return model
 
-    def without_direction(self, *texts: str | tuple[str, str], n_directions: int | None = None) -> EncoderEmbedder:
-        """Return a model whose vectors do not have the direction of some texts, or what sets pairs of texts apart.
+    def _projected(self, matrix: Floats) -> EncoderEmbedder:
+        """Return a SentenceTransformer with one more module, stock `Dense`; its reasons are fitted anew."""
+        if not self.is_sentence_transformer:
+            raise InputError(
+                f"{self.name} is a function, whose vectors cannot be edited here; project them in its code"
+            )
+        if getattr(self.model, "truncate_dim", None):
+            raise InputError(
+                f"truncate_dim is {self.model.truncate_dim}; remove directions first, with truncate_dim=None"
+            )
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
-        The direction of a text is its vector less what all texts have in common; that of pairs is the main direction in
-        which their texts differ. It is projected out: the vector of every text is at right angles to it, so no score
-        rests on it. Other words of the same subject have directions of their own; give several to remove more of it,
-        and measure what stays with `pellucid.bias`. Index vectors made before do not fit the new model. Words and
-        concepts that are at hand follow; `save_pretrained` writes a model that sentence-transformers opens as it is.
-
-        Args:
-            texts: such as "sports", "football"; or pairs: ("he", "she"), ("the man", "the woman").
-            n_directions: how many directions of the pairs are removed: the first principal components of their
-                differences. None removes one.
-
-        Raises:
-            InputError: none is given, one has no direction, or together they take all dimensions.
-        """
-        if not texts:
-            raise InputError('no text is given whose direction is to be removed: without_direction("sports")')
-        has_singles = any(isinstance(text, str) for text in texts)
-        reasons = self.reasons_at_hand if has_singles or self._has_fitted_reasons() else None
-        common: Any = 0.0  # of pairs nothing is subtracted
-        if has_singles:
-            common = self._mean_vector() if reasons is None else reasons.common
-        matrix = self._projection(texts, n_directions, common)
-        encoder = projected_encoder(self.model, matrix, is_sentence_transformer=self.is_sentence_transformer)
-        if isinstance(self._reasons, str):  # words that are to be fitted, or words and concepts fitted on first use
-            return EncoderEmbedder(encoder, self._reasons, fit=self._fit)
-        bare = EncoderEmbedder(encoder, None, fit=self._fit)
-        model = bare.with_reasons(projected_reasons(reasons, matrix, bare))
-        if isinstance(self._words, WordReasons):
-            model._words = projected_reasons(self._words, matrix, bare)
-        return model
-
-    def _has_fitted_reasons(self) -> bool:
-        """Whether its reasons are at hand, or are made without encoding thousands of texts."""
-        if self._reasons not in (WordReasons.kind, ConceptReasons.kind) or self._words is not None:
-            return True
-        return self.is_sentence_transformer and stored_words(self) is not None
+        weight = torch.tensor(matrix, dtype=next(self.model.parameters()).dtype)
+        size, modules = len(matrix), list(self.model)
+        dense = Dense(size, size, bias=False, activation_function=torch.nn.Identity(), init_weight=weight)
+        modules.insert(len(modules) - isinstance(modules[-1], Normalize), dense)
+        model = SentenceTransformer(
+            modules=modules, device=str(self.model.device), prompts=dict(self.model.prompts),
+            default_prompt_name=self.model.default_prompt_name, similarity_fn_name=self.model.similarity_fn_name,
+        )  # fmt: skip
+        kind = self._reasons.kind if isinstance(self._reasons, Reasons) else self._reasons
+        return EncoderEmbedder(model, kind)
 
     def fit_reasons(
         self,
@@ -261,39 +231,33 @@ class EncoderEmbedder(Embedder):
 
     def check_reasons(
         self,
-        texts_or_pairs: Corpus | Iterable[tuple[str, str]],
-        n: int = 100,
+        pairs: Sequence[tuple[str, str]],
         *,
         role1: Role = None,
         role2: Role = None,
         show_progress_bar: bool = True,
     ) -> ReasonsCheck:
-        """Check how far the estimated reasons can be trusted on your texts: against measured ones, and by controls.
+        """Compare the estimated reasons with measured ones on pairs of your texts, such as queries and passages.
 
-        It encodes about 70 texts for a sentence of 12 words, at most 139 for a long text: some thousand for 100 pairs,
-        which takes about three minutes with all-MiniLM-L6-v2 on a core.
+        It encodes about 70 texts for a second text of 12 words, at most 139 for a long one: some thousand for 100
+        pairs, which takes about three minutes with all-MiniLM-L6-v2 on a core.
 
         Args:
-            texts_or_pairs: pairs of texts that are to be explained, such as queries and passages; or a file or an
-                iterable of texts, of which each is paired with the nearest other one.
-            n: how many pairs are measured at most.
+            pairs: two texts each; five or more whose second text has three words or more.
             role1: what the first texts are encoded as.
             role2: the same of the second texts.
             show_progress_bar: show a bar once the work has lasted two seconds.
 
         Returns:
-            Agreement, shares of words and context, controls, and a sentence that says whether to show the reasons. Word
-            reasons keep it, and `save_pretrained` writes it beside them, as check.md.
+            The rank correlation with measured reasons, the shares of words and context, and what words of other texts
+            are credited with. Do not show reasons whose correlation is below 0.5.
 
         Raises:
-            InputError: too few texts or pairs, or the reasons have no words.
+            InputError: too few pairs, or the reasons are not estimated words.
         """
         from pellucid.dense.checking import check_reasons
 
-        check = check_reasons(self, texts_or_pairs, n, role1=role1, role2=role2, show_progress_bar=show_progress_bar)
-        if isinstance(self.reasons, WordReasons):
-            self.reasons.card = check.to_markdown()
-        return check
+        return check_reasons(self, pairs, (role1, role2), show_progress_bar)
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the cosine of two texts apart, or one text's squared length; see `Embedder.explain`.
@@ -491,8 +455,8 @@ class EncoderEmbedder(Embedder):
     def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
         """Write a SentenceTransformer to folder `path` as its own library does, whole or not at all.
 
-        Word reasons that were fitted to it are written into the folder's folder `reasons`, concepts into `concepts`.
-        That library ignores both; the model that `pellucid.load` opens has them.
+        Word reasons that were fitted to it are written into the folder's folder `reasons`. That library ignores it; the
+        model that `pellucid.load` opens has them.
 
         Args:
             path: the folder; a model that is there is replaced.
@@ -503,15 +467,11 @@ class EncoderEmbedder(Embedder):
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
-        with writing_folder(path, (lambda _: {"reasons", CONCEPTS_FOLDER}) if is_stock else None) as folder:
+        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
             self.write_modules(folder, create_model_card=create_model_card)
             words = self._words_at_hand()
             if words is not None and not words.is_ready_made:
                 words.save_pretrained(folder / "reasons")
-            if isinstance(self._reasons, (Path, ConceptReasons)):
-                concepts = self.reasons
-                if isinstance(concepts, ConceptReasons) and concepts.fingerprint is not None:
-                    concepts.save_pretrained(folder / CONCEPTS_FOLDER)
 
     def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
         """Write a SentenceTransformer's files into a folder that may hold other files."""

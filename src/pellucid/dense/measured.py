@@ -54,7 +54,6 @@ class MeasuredReasons(Reasons):
     """
 
     kind: ClassVar[str] = "measured"
-    exact: ClassVar[bool] = True
     reads_all: ClassVar[bool] = True  # what the encoder does not read is left as it is
 
     def __init__(

@@ -5,7 +5,7 @@ named parts, whose vectors add up to it but for a rest. A cosine is then the sum
 
 - the products of the parts of both texts, a row each;
 - what `common` adds, one row;
-- what the rests add: *context* for words, the remainder for concepts, 0 for tokens.
+- what the rests add: *context* for words and sentences, 0 for measured words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.core.arrays import Role
-from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms, scaled_terms
+from pellucid.core.query import EMPTY_TERMS, Floats, Integers, Query, StoredVector, Terms, scaled_terms
 from pellucid.dense.tokenized import TokenizedText
 from pellucid.dense.vectors import at_length_1
 from pellucid.explain.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
@@ -50,15 +50,13 @@ class Reasons(ABC):
     """A way to take the vectors of one encoder apart.
 
     Attributes:
-        kind: its name: "words", "tokens", "concepts" or "measured".
-        exact: whether the parts are all of the vector.
-        has_context: whether what the parts leave of a score is a row, so that rows add up to it.
+        kind: its name: "words", "sentences" or "measured".
+        has_context: whether the parts leave something of a score, which is a row.
         reads_all: whether `parts` takes a text as it is, though the encoder does not read all of it.
         common: the mean vector of texts at length 1, float64 [dimension].
     """
 
     kind: ClassVar[str]
-    exact: ClassVar[bool] = False
     has_context: ClassVar[bool] = False
     reads_all: ClassVar[bool] = False
     common: Floats
@@ -183,8 +181,7 @@ class EncoderQuery(Query):
             return term_row(number) if number < n_terms else rows[number - n_terms]
 
         all_rows = term_row.with_terms(*rows) if isinstance(term_row, PairTable) else row
-        is_exact = self.model.reasons.exact or self.model.reasons.has_context
-        return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score, exact=is_exact)
+        return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score)
 
     def agreement(self, query: EncoderQuery, contributions: Mapping[Span, float]) -> float | None:
         """Return the correlation of what the words of this text add to the score with `query` and their importance.
@@ -209,7 +206,7 @@ class EncoderQuery(Query):
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
     ) -> Callable[[int], Terms]:
-        """Return a function from number to terms of each document; the remainder is one of them."""
+        """Return a function from number to terms of each document."""
         if self.model.reasons_at_hand is None or vectors is None:
             return super().against(texts, vectors, weight=weight)
         stored = vectors
@@ -221,14 +218,8 @@ class EncoderQuery(Query):
             document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
             terms = self._terms(document)
             marks, spans = self._marks(document.parts, terms.marks)
-            values, row = terms.values, terms.row
-            if not terms.exact:
-                values = np.append(values, (terms.score or 0.0) - float(values.sum()))
-
-                def row(term: int) -> Row:
-                    return terms.row(term) if term < len(terms.values) else REMAINDER_ROW
-
-            return scaled_terms(Terms(values, row, marks, spans, measurement=terms.measurement), weight)
+            terms = Terms(terms.values, terms.row, marks, spans, measurement=terms.measurement)
+            return scaled_terms(terms, weight)
 
         return products
 

@@ -125,13 +125,11 @@ class WordReasons(Reasons):
         fit: how well the words fit, and what they were fitted on.
         fingerprint: of the encoder.
         is_ready_made: whether they come with the package.
-        card: a check of these reasons in Markdown, which is saved with them; "" for none.
     """
 
     kind: ClassVar[str] = "words"
     has_context: ClassVar[bool] = True
     is_ready_made = False
-    card = ""
 
     def __init__(
         self, table: StaticEmbedder, arrays: Mapping[str, Any], fit: Fit, fingerprint: Mapping[str, Any]
@@ -224,8 +222,6 @@ class WordReasons(Reasons):
         config = {"way": self.kind, "encoder": self.fingerprint, "fit": vars(self.fit)}
         with saving(path, "reasons", config, has_card=False) as folder:
             write_tensors(folder / "reasons.safetensors", self.arrays)
-            if self.card:
-                (folder / "check.md").write_text(self.card, encoding="utf-8")
             if self.fit.table not in bundled_models():
                 self.table.save_pretrained(folder / "table")
             config["table"] = fingerprint(self.table)
@@ -468,12 +464,6 @@ def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -
         ready.is_ready_made = folder.parent == _BUNDLED
         return ready
     return None
-
-
-def table_for(texts: Sequence[str]) -> StaticEmbedder:
-    """Return the bundled static model that knows most words of some texts."""
-    sample = texts[:: max(1, len(texts) // _N_AVERAGED)]
-    return max(map(_bundled, TABLES), key=lambda table: sum(table.text_words(text).coverage.known for text in sample))
 
 
 @cache
