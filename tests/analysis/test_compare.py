@@ -30,8 +30,7 @@ def test_an_edit_side_by_side_by_hand():
     assert change.name == "after"
     assert change.mean_change == pytest.approx((0 + 0.4 + 0.32 + 0.64) / 4)
     assert change.largest_change == pytest.approx(-0.64)
-    # before: p3 < p1 = p2 < p4; after: p4 < p1 < p3 < p2. Turned: p1-p3, p1-p4, p2-p4, p3-p4
-    assert change.flips == 4 and change.flip_rate == pytest.approx(4 / 6)
+    assert change.rank_correlation == pytest.approx(spearmanr([0.6, 0.6, 0.48, 0.64], [0.6, 1, 0.8, 0])[0])
     assert found.gold_correlations == pytest.approx([spearmanr([3, 4, 2, 1], [2.5, 2.5, 1, 4])[0], 0.8])
     assert [(pair.text1, pair.text2) for pair in found.changed] == [("c", "d"), ("a", "c"), ("b", "d")]
     top = found.changed[0]
@@ -61,21 +60,6 @@ def test_equal_numbers_share_the_mean_of_their_ranks(numbers):
     assert average_ranks(numbers).tolist() == rankdata(numbers).tolist()
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=14))
-def test_flips_are_counted_as_by_hand_with_ties(angles):
-    rows = {f"t{n}": [1.0, value] for n, value in enumerate({value for pair in angles for value in pair})}
-    names = {value: f"t{n}" for n, value in enumerate({value for pair in angles for value in pair})}
-    before = TableEmbedder({**rows, "q": [1.0, 0.0]})
-    after = TableEmbedder({f"{text}": row for text, row in rows.items()} | {"q": [1.0, 2.0]})
-    pairs = [("q", names[first]) for first, _ in angles]
-    found = compare([before, after], pairs)
-    first, second = np.round(np.array(found.scores), 6).T
-    flips = sum(
-        (first[i] - first[j]) * (second[i] - second[j]) < 0 for i, j in itertools.combinations(range(len(pairs)), 2)
-    )
-    assert found.changes[0].flips == flips
-
-
 def test_three_models_and_their_names():
     model = random_table()
     pairs = [("t0", "t1"), ("t2", "t3"), ("t4", "t5")]
@@ -91,10 +75,10 @@ def test_three_models_and_their_names():
 def test_a_model_and_itself_do_not_differ():
     model = random_table()
     found = compare([model, model], [("t0", "t1"), ("t2", "t3")])
-    assert found.changed == () and found.changes[0].flips == 0 and found.changes[0].mean_change == 0
+    assert found.changed == () and found.changes[0].mean_change == 0
     assert found.changes[0].rank_correlation == pytest.approx(1)
     one = compare([model, model.without(0)], [("t0", "t1")])
-    assert one.changes[0].flip_rate == 0 and one.changes[0].rank_correlation is None
+    assert one.changes[0].rank_correlation is None
     check_views(one)
 
 

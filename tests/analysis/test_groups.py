@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pellucid
 from pellucid.analysis import coordinates
 from pellucid.analysis.groups import contrast
 from pellucid.errors import InputError
@@ -131,10 +132,7 @@ def test_pictures_and_hostile_names(tmp_path):
         check_views(one)
         bars = one.plot().axes[0].patches
         assert sum(bar.get_width() for bar in bars) == pytest.approx(one.separation)
-    image = found.plot().axes[0].images[0].get_array()
-    effects = {row.name: row.effect for row in found.groups[0].rows}
-    assert image.shape == (3, 2) and sorted(image[:, 0].tolist()) == pytest.approx(sorted(effects.values()))
-    found.plot().savefig(tmp_path / "plot.png", dpi=40)
+    found[HOSTILE[0]].plot().savefig(tmp_path / "plot.png", dpi=40)
 
 
 def test_two_lists_are_a_group_and_the_others():
@@ -146,3 +144,18 @@ def test_two_lists_are_a_group_and_the_others():
         contrast(model, {"first": texts, "second": texts}, others)
     with pytest.raises(InputError, match="at least two groups"):
         contrast(model, texts)
+
+
+def test_guessed_words_are_in_no_list_and_are_named():
+    model = pellucid.load("static-en")
+    found = contrast(model, ["Latisha pays a fee", "Latisha pays a loan"], ["the cat sleeps", "a dog runs"])
+    assert found.guessed == ("latisha",) and "latisha" not in {word.word for word in found["group"].words}
+    assert "no vector of their own for them: latisha" in " ".join(str(found).split())
+
+
+def test_a_comparison_names_the_guesses_that_it_rests_on():
+    model = pellucid.load("static-en")
+    found = pellucid.compare(
+        [model, model], [("Latisha signed", "Lakisha signed"), ("Latisha", "a Latisha"), ("a", "b")]
+    )
+    assert found.guessed == (("lakisha", "latisha"),) * 2 and "rest on guesses" in str(found)

@@ -389,6 +389,21 @@ def test_the_command(model, tmp_path):
     assert ran.exit_code == 2
 
 
+def test_texts_that_differ_by_a_guessed_word_are_no_duplicates():
+    texts = ["Latisha signed the contract", "Lakisha signed the contract", "latisha signed the contract!"]
+    assert [(pair.kept, pair.duplicate) for pair in pellucid.duplicates(texts, threshold=0.95).pairs] == [(0, 2)]
+
+
+def test_a_pair_too_long_to_explain_has_no_reasons(monkeypatch):
+    def refused(self, first, second=None, **options):
+        raise InputError("too long to explain")
+
+    texts = ["The bank raised the rate.", "the bank raised the rate"]
+    monkeypatch.setattr(StaticEmbedder, "explain", refused)
+    (pair,) = pellucid.duplicates(texts, reasons=2).pairs
+    assert pair.reasons == () and pair.score == 1.0
+
+
 @pytest.mark.full
 def test_real_sentences_with_small_edits():
     texts = ["The bank raised the interest rate on home loans.", "A man is riding a horse on the beach."]

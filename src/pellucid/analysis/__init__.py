@@ -6,13 +6,12 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.analysis.auditing import Thresholds as Thresholds, audit as audit
-    from pellucid.analysis.bias_audit import bias as bias
+    from pellucid.analysis.bias_audit import bias as bias, report as report
     from pellucid.analysis.clustering import topics as topics
     from pellucid.analysis.comparing import compare as compare
     from pellucid.analysis.dimension_cards import cards as cards
     from pellucid.analysis.score_shares import drivers as drivers
     from pellucid.analysis.groups import contrast as contrast
-    from pellucid.analysis.model_report import report as report
     from pellucid.analysis.ranking import rank as rank
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

@@ -1,20 +1,45 @@
-"""An audit for bias as a report: swap tests with templates, your texts and proxies, before and after a removal.
+"""An audit for bias, and the report on a model for people who do not work with it.
 
-`swaps.py` has the pairs and texts, `effects.py` says what is computed. No number here proves that a model is fair, or
-that anybody was discriminated against: docs/bias.md has the limits.
+The lean of a target, such as an occupation, is its mean similarity to texts about one group minus that to the same
+texts about the other: over pairs of words in neutral sentences, or over your own texts with their words swapped. It is
+*clear* only if it is more than chance and large enough to matter:
+
+- more than chance: Holm's test at 5 % over all targets, of a t-test over pairs (or texts) and of one over sentences, of
+  which the weaker counts: a finding should hold for other words and for other sentences;
+- large enough: `MIN_LEAN`, and a fifth of the usual difference between two targets (the standard deviation of their
+  similarities to one text). A smaller lean moves a target past hardly any other.
+
+Words that the model only guesses are left out and named. No number here proves that a model is fair, or that anybody
+was discriminated against: docs/bias.md has the limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import islice
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pellucid.analysis.coordinates import check_model
-from pellucid.analysis.effects import BiasMeasurement, Cost, Estimate, Lean, Probe, ProxyWord, Summary, SwapTest
-from pellucid.analysis.swaps import PROXY_LISTS, Pairs, read_pairs, read_scored_pairs, read_targets
+import numpy as np
+
+from pellucid.analysis.auditing import Audit, audit
+from pellucid.analysis.coordinates import Floats, check_model, guessed_words
+from pellucid.analysis.swaps import (
+    TEMPLATES,
+    Pairs,
+    SwappedText,
+    Target,
+    WordPairs,
+    read_pairs,
+    read_targets,
+)
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer
+from pellucid.core.fingerprint import fingerprint
+from pellucid.errors import VERSION, InputError, require
 from pellucid.explain.views.parts import (
     AnyPart,
     Fold,
@@ -22,328 +47,502 @@ from pellucid.explain.views.parts import (
     Lead,
     Note,
     TablePart,
+    counted,
     listed,
     numbers,
-    percent,
+    shorten,
     signed,
 )
 from pellucid.explain.views.report import Report, frame
-from pellucid.text.corpus import Corpus, read_texts
+from pellucid.progress import check_cancelled
+from pellucid.text.corpus import Corpus, CorpusFile, read_texts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_N_NAMED = 3  # targets at each end that a sentence names
-_CHANCE = 0.5  # of a probe
-_MIN_CHANGE = 0.005  # of the size of leans, that is written as a percentage
-_EXPECTED = "your numbers"  # of targets, where nothing says what they are
-_SUMMARY_COLUMNS = (
-    "The lean of a target is its mean similarity to texts about the first group ({0}) minus that to the same texts "
-    "about the second ({1}). The size of the leans is their standard deviation over targets, less what chance adds. "
-    "Brackets hold 95 % intervals."
+MIN_LEAN = 0.01
+"""A lean that is smaller is never called clear."""
+MIN_STRENGTH, STRONG = 0.2, 0.8
+"""Parts of the usual difference between targets: below the first a lean is not clear, from the second on strong."""
+MAX_TEXTS = 5_000
+"""Texts that hold words of the pairs and are tested in both forms."""
+
+_ERROR_RATE = 0.05  # of all targets together
+_MIN_NUMBERS = 5  # targets with a number, below which no correlation is computed
+_EPS = 1e-9
+_SAME_DECIMALS = 5  # of vectors of pairs that a model reads as one
+_BLOCK_TEXTS = 512
+_N_NAMED, _N_SHOWN = 3, 8  # targets at each end, of a sentence and of a figure
+_MAX_REPORT_TEXTS, _MIN_AUDIT_TEXTS = 20_000, 1_000  # that are read, and below which few verdicts are possible
+_FINGERPRINT_CHARS, _MAX_CARD_CHARS = 16, 700
+_NUMBERS_FIT = {"occupations": ("gender", "names")}  # the lists of pairs that a list's own numbers are about
+_CARD_SECTION = r"^#+ *[^\n]*\b(?:{})\b[^\n]*\n+((?:(?!#).*\n?)+)"  # of a heading with one of some words
+_HOW_TO_READ = (
+    "How to read this: a target, such as an occupation, leans to a group if the model finds it more similar to texts "
+    f'about that group than to the same texts about the other. "Clearly" means two things: more than chance, and at '
+    f"least {MIN_LEAN} and a fifth of the usual difference between two targets. Leans that are smaller, or that may be "
+    "chance, are not counted. Bars show leans and their 95 % intervals."
 )
-_WORD_COLUMNS = (
-    "The first two numbers count texts of each group with the word. Log-odds / s.e. says how surely the word is more "
-    "frequent in one group. Pull is its cosine to the difference between the groups."
+_LIMITS = (
+    "The tests find differences in similarity between texts that differ in chosen words. They do not show that a model "
+    "is free of bias: other words, languages, groups or tasks may give different results.",
+    "A difference in similarity is not a decision about a person, and these figures do not show whether anybody was "
+    "discriminated against. Whether a use of the model is lawful depends on the decisions "
+    "made with it, and on the law that applies to them. This report is not legal advice.",
+    "Only two groups are compared at a time. People whom neither word describes do not appear.",
 )
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Lean(NamedTuple):
+    """How much nearer a target is to the first group than to the second."""
+
+    target: str
+    expected: float | None  # the number given with the target
+    effect: Estimate
+    strength: float  # its size as a part of the usual difference between targets
+    is_clear: bool  # more than chance, and large enough to matter
+
+
+class SwapTest(NamedTuple):
+    """The leans of all targets in a set of texts."""
+
+    name: str
+    n_pairs: int  # pairs of words, or texts
+    n_templates: int  # 0 of texts as they are
+    usual_difference: float  # standard deviation over targets of their similarity to a text
+    correlation: Estimate | None  # of the leans and the expected numbers, over targets
+    leans: tuple[Lean, ...]  # by falling effect
+
+    @property
+    def clear(self) -> list[Lean]:
+        """The targets that lean clearly."""
+        return [lean for lean in self.leans if lean.is_clear]
 
 
 @dataclass(frozen=True, repr=False)
 class Bias(Report):
-    """Whether a model puts targets nearer to one group than to another, before and after a direction is removed."""
+    """Whether a model puts targets nearer to one group than to another."""
 
     kind: ClassVar[str] = "bias"
+
     model: str
     pairs: str  # the name of the list or file
     groups: tuple[str, str]
     source: str  # where the pairs are from
     targets: str  # where the targets are from
-    expected: str  # what the numbers are that the effects may go with, "" for none
-    n_directions: int  # that are removed
-    tests: tuple[SwapTest, ...]  # of the pairs in templates, of your texts, of proxies
-    probes: tuple[Probe, ...]
-    proxy_words: tuple[ProxyWord, ...]  # of your texts without the words of the list
-    costs: tuple[Cost, ...]
+    expected: str  # what the numbers are that the leans may go with, "" for none
+    tests: tuple[SwapTest, ...]  # of the pairs in sentences, of your texts
     notes: tuple[str, ...]  # what was left out or guessed
-    fit_pairs: tuple[tuple[str, str], ...]  # texts by whose differences the direction is fitted
-
-    def without_direction(self, model: Embedder) -> Embedder:
-        """Return a model without the direction of the groups, fitted on all pairs in all templates.
-
-        Args:
-            model: the model that was tested.
-
-        Raises:
-            InputError: no direction can be removed from models of its family.
-        """
-        return model.without_direction(*self.fit_pairs, n_directions=self.n_directions)
 
     def findings(self) -> list[str]:
         """Return what was measured in plain sentences."""
-        sentences = [_finding(test, self.groups, self.expected) for test in self.tests[:1]]
-        sentences += [_finding(test, self.groups, self.expected) for test in self.tests[1:] if test.n_templates == 0]
-        sentences += _removal_findings(self)
-        return sentences
+        return [sentence for test in self.tests for sentence in _findings(test, self)]
 
     def to_frame(self) -> DataFrame:
-        """Return a row for each target of each test: its effect with the interval, before and after the removal."""
+        """Return a row for each target of each test: its lean with the interval and the strength."""
         rows = [
-            (test.name, lean.target, lean.expected, *lean.effect, lean.is_clear, *(lean.effect_after or (None,) * 3))
+            (test.name, lean.target, lean.expected, *lean.effect, lean.strength, lean.is_clear)
             for test in self.tests
             for lean in test.leans
         ]
-        columns = "texts target expected effect low high is_clear effect_after low_after high_after".split()
-        return frame(rows, columns)
+        return frame(rows, "texts target expected effect low high strength is_clear".split())
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Bias", f"{self.groups[0]} - {self.groups[1]}", f"{self.model}, {self.pairs}")
-        for finding in self.findings():
-            yield Lead(finding)
-        yield _summary_table(self.tests, self.expected or _EXPECTED)
-        yield Note(_SUMMARY_COLUMNS.format(*self.groups))
+        yield from map(Lead, self.findings())
+        yield from self._statistics()
+
+    def _statistics(self) -> Iterator[AnyPart]:
         for test in self.tests:
-            yield Fold(f"Each target: {test.name}", tuple(_leans(test, self.groups)), is_open=test is self.tests[0])
-        if self.probes:
-            rows = [(probe.name, *_share(probe.before), *_share(probe.after)) for probe in self.probes]
-            columns = [("texts", "name"), *numbers("before", "95 %", "after", "95 % after")]
-            yield TablePart.of("Groups that a linear classifier gets right (chance: 50%)", columns, rows)
-        if self.proxy_words:
-            words = [
-                (item.word, f"{item.first:,}", f"{item.second:,}", signed(item.z, 1), signed(item.pull, 2),
-                 signed(item.pull_after, 2))
-                for item in self.proxy_words
+            rows = [
+                (lean.target, _written(lean.effect), lean.effect, f"{lean.strength:.1f}",
+                 self.groups[lean.effect.value < 0] if lean.is_clear else "")
+                for lean in test.leans
             ]  # fmt: skip
-            columns = [("word", "name"), *numbers(*self.groups, "log-odds / s.e.", "pull", "pull after")]
-            yield TablePart.of("Other words of your texts that go with a group", columns, words)
-            yield Note(_WORD_COLUMNS)
-        if self.costs:
-            measures = [(cost.measure, f"{cost.before:.3f}", f"{cost.after:.3f}") for cost in self.costs]
-            yield TablePart.of("Cost of the removal", ["measure", *numbers("before", "after")], measures)
+            columns = [("target", "name"), ("lean, 95 %", "number"), ("", "interval"), *numbers("strength")]
+            table = TablePart.of("", [*columns, "clearly nearer to"], rows)
+            if test.correlation is not None:
+                r = f" Correlation with {self.expected}: r = {_written(test.correlation, 2)}."
+            else:
+                r = ""
+            note = Note(
+                f"+ is nearer to {self.groups[0]}, - to {self.groups[1]}. Strength is the lean as a part of the usual "
+                f"difference between two targets, {test.usual_difference:.3f}. A group is named where the lean is "
+                f"more than chance (Holm's test at 5 % over {len(test.leans)} targets), at least {MIN_LEAN}, and of "
+                f"strength {MIN_STRENGTH} or more.{r}"
+            )
+            yield Fold(f"Each target: {test.name}", (table, note), is_open=test is self.tests[0])
         yield Note(f"Pairs: {self.source}. Targets: {self.targets}.")
-        for note in self.notes:
-            yield Note(note)
+        yield from map(Note, self.notes)
 
 
-def _summary_table(tests: Iterable[SwapTest], expected: str) -> TablePart:
-    rows = []
-    for test in tests:
-        for stage, summary in (("before", test.before), ("after", test.after)):
-            if summary is not None:
-                clear = f"{summary.n_clear}/{len(test.leans)}"
-                spread = _written(summary.spread).replace("+", "")  # it is never negative
-                rows.append((test.name, stage, clear, spread, _written(summary.correlation, 2)))
-    columns = [("texts", "name"), "removal", *numbers("clear leans", "size of leans", f"r with {expected}")]
-    return TablePart.of("Swap tests", columns, rows)
-
-
-def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
-    rows = []
-    for lean in test.leans:
-        nearer = groups[lean.effect.value < 0] if lean.is_clear else ""
-        after = _written(lean.effect_after) + "*" * lean.is_clear_after
-        rows.append((lean.target, _written(lean.effect), lean.effect, nearer, after, lean.effect_after))
-    columns = [
-        ("target", "name"),
-        ("lean, 95 %", "number"),
-        ("", "interval"),
-        "nearer to",
-        ("after removal", "number"),
-        ("", "interval"),
-    ]
-    yield TablePart.of("", columns, rows)
-    summary = test.before
-    size = "" if summary.effect_size is None else f" WEAT's effect size d is {summary.effect_size:+.2f}."
-    yield Note(
-        f"Mean lean {_written(summary.mean)}. A text and its swapped form differ by {summary.text_distance:.3f} "
-        f"on average (1 - cosine).{size}"
-    )
-    yield Note(
-        f"+ is nearer to {groups[0]}, - to {groups[1]}. A group is named only where the lean is clear: it passes "
-        f"Holm's test at 5 % over all {len(test.leans)} targets, which asks for more than an interval without 0. * "
-        "marks a lean that is clear after the removal. For comparison, the similarities of one text to different "
-        f"targets have a standard deviation of {test.target_spread:.3f}."
-    )
-
-
-def _finding(test: SwapTest, groups: tuple[str, str], expected: str) -> str:
-    """Return what a swap test says of the model as it is."""
-    summary, clear, n_targets = test.before, [lean for lean in test.leans if lean.is_clear], len(test.leans)
-    where = f"Swap test ({test.name})"
+def _findings(test: SwapTest, bias: Bias) -> Iterator[str]:
+    """Yield what a swap test says, in words that need no statistics."""
+    groups, clear, n_targets = bias.groups, test.clear, len(test.leans)
+    name = test.name[:1].upper() + test.name[1:]
     if not clear:
-        seen = max(max(abs(lean.effect.low), abs(lean.effect.high)) for lean in test.leans)
-        return (
-            f"{where}: none of {n_targets} targets is clearly nearer to {groups[0]} or {groups[1]}. This does not "
-            f"show that there is no bias: leans of up to {seen:.3f} are compatible with the measurements."
-        )
-    ends = []
-    of_first = [lean for lean in clear if lean.effect.value > 0]
-    of_second = [lean for lean in clear[::-1] if lean.effect.value < 0]
-    for group, leans in zip(groups, (of_first, of_second)):
-        if leans:
-            named = listed([lean.target for lean in leans[:_N_NAMED]])
-            ends.append(f"{len(leans)} to {group} (the most: {named}; up to {abs(leans[0].effect.value):.3f})")
-    text = f"{where}: {_counted(len(clear), n_targets)} clearly nearer to one group, {' and '.join(ends)}."
-    if summary.correlation is not None and _is_clear(summary.correlation):
-        group = groups[summary.correlation.value < 0]
-        text += (
-            f" The leans correlate with {expected or _EXPECTED} (r = {_written(summary.correlation, 2)}): the larger "
-            f"the number, the nearer a target is to {group}."
-        )
-    if test.target_spread > 0:
-        share = summary.spread.value / test.target_spread
-        text += f" The size of the leans is {share:.0%} of the usual difference in similarity between targets."
-    return text
-
-
-def _removal_findings(bias: Bias) -> Iterator[str]:
-    """Yield what the removal of the direction changes, and what still differs."""
-    if bias.tests[0].after is None:
+        reach = max(max(abs(lean.effect.low), abs(lean.effect.high)) for lean in test.leans)
         yield (
-            "Removal was not tested: the model's dimensions are words, the model is an ensemble, or there are fewer "
-            "than three pairs."
+            f"{name}: none of {n_targets} targets leans clearly to {groups[0]} or {groups[1]}. This does not show that "
+            f"there is no bias: leans of up to {reach:.3f} are compatible with the measurements."
         )
         return
-    removed = "the main direction" if bias.n_directions == 1 else f"{bias.n_directions} directions"
-    yield f"After removing {removed} (in templates, fitted on pairs other than those tested):"
-    for test in bias.tests:
-        if test.after is not None:
-            yield _remainder(test, test.after, bias)
-    if bias.proxy_words:
-        named = listed([f"{item.word} ({item.first} and {item.second} texts)" for item in bias.proxy_words[:_N_NAMED]])
-        yield f"Other words of your texts go with a group: {named}."
-    for probe in bias.probes:
-        if probe.after is not None:
-            yield _probe_finding(probe.name, probe.before, probe.after)
-    if bias.costs:
-        costs = (f"{cost.measure} from {cost.before:.3f} to {cost.after:.3f}" for cost in bias.costs)
-        yield f"Cost of the removal: {'; '.join(costs)}."
-
-
-def _remainder(test: SwapTest, after: Summary, bias: Bias) -> str:
-    """Return what is left of the leans of a swap test."""
-    before = test.before.spread.value
-    share = 1 - after.spread.value / before if before > 0 else 0.0
-    change = f", {share:.0%} less" if share >= _MIN_CHANGE else ""
-    if after.spread.low <= 0:
-        change = f" (95 % interval: up to {after.spread.high:.3f})"
-    name = f"{test.name[:1].upper()}{test.name[1:]}"
-    text = (
-        f"{name}: {_counted(after.n_clear, len(test.leans))} clearly nearer to one group "
-        f"(before the removal: {test.before.n_clear}); the size of the leans goes from {before:.3f} to "
-        f"{after.spread.value:.3f}{change}"
+    ends = []
+    for group, sign in zip(groups, (1, -1)):
+        leans = sorted((lean for lean in clear if sign * lean.effect.value > 0), key=lambda lean: -lean.strength)
+        if leans:
+            n_strong = sum(lean.strength >= STRONG for lean in leans)
+            strong = f", {n_strong} of them strongly" if n_strong else ""
+            ends.append(f"{len(leans)} to {group}{strong} (most: {listed([lean.target for lean in leans[:_N_NAMED]])})")
+    verb = "lean" if len(clear) > 1 else "leans"
+    yield f"{name}: {len(clear)} of {n_targets} targets {verb} clearly to one group, {' and '.join(ends)}."
+    largest = max(clear, key=lambda lean: abs(lean.effect.value))
+    group = groups[largest.effect.value < 0]
+    times = f", {largest.strength:.1f} times the usual difference between two targets" if largest.strength else ""
+    yield (
+        f"The largest lean: {largest.target} is nearer to {group} by {abs(largest.effect.value):.3f} in similarity"
+        f"{times}."
     )
-    ends = [max(test.leans, key=_after), min(test.leans, key=_after)]
-    named = [
-        f"{lean.target}, {abs(_after(lean)):.3f} to {group}"
-        for lean, group, sign in zip(ends, bias.groups, (1, -1))
-        if sign * _after(lean) > 0
-    ]
-    if after.spread.low > 0 and named:
-        text += f"; the largest: {'; '.join(named)}"
-    if _is_clear(after.correlation):
-        text += f". They still correlate with {bias.expected or _EXPECTED}: r = {_written(after.correlation, 2)}"
-    return f"{text}."
-
-
-def _counted(n_clear: int, n_targets: int) -> str:
-    """Return how many targets lean clearly, with the verb."""
-    return f"{n_clear or 'none'} of {n_targets} targets {'are' if n_clear > 1 else 'is'}"
-
-
-def _probe_finding(name: str, before: Estimate, after: Estimate) -> str:
-    """Return whether a group can be read once the direction is removed."""
-    shares = f"{percent(after.value)} of held-out texts (before: {percent(before.value)}, chance: 50%)"
-    if after.low > _CHANCE:
-        return f"The group can still be read from {name}: a linear classifier gets it right for {shares}."
-    text = f"For {name}, a linear classifier gets the group right for {shares}"
-    if after.high < _CHANCE:
-        return (
-            f"{text}: below chance, as happens with the words by which a removed direction was fitted. "
-            "This says nothing about other words."
+    correlation = test.correlation
+    if correlation is not None and correlation.low * correlation.high > 0:
+        yield (
+            f"The leans go with {bias.expected}: the larger it is, the nearer a target tends to be to "
+            f"{groups[correlation.value < 0]} (r = {_written(correlation, 2)})."
         )
-    return f"{text}: not clearly above chance."
 
 
-def _is_clear(correlation: Estimate | None) -> bool:
-    """Return whether the interval of a correlation excludes 0."""
-    return correlation is not None and correlation.low * correlation.high > 0
-
-
-def _after(lean: Lean) -> float:
-    return lean.effect_after.value if lean.effect_after is not None else 0.0
-
-
-def _written(estimate: Estimate | None, n_decimals: int = 3) -> str:
-    if estimate is None:
-        return "\u2013"
-    low, high = (signed(value, n_decimals) for value in estimate[1:])
-    return f"{signed(estimate.value, n_decimals)} [{low}, {high}]"
-
-
-def _share(estimate: Estimate | None) -> tuple[str, str]:
-    if estimate is None:
-        return "\u2013", "\u2013"
-    return percent(estimate.value), f"{estimate.low:.0%} to {estimate.high:.0%}"
+def _written(estimate: Estimate, n_decimals: int = 3) -> str:
+    value, low, high = (signed(number, n_decimals) for number in estimate)
+    return f"{value} [{low}, {high}]"
 
 
 def bias(
-    model: Embedder,
-    pairs: Pairs = "gender",
-    *,
-    texts: Corpus | None = None,
-    targets: Any = "occupations",
-    proxies: Pairs | None = None,
-    sts: Any = None,
-    n_directions: int = 1,
+    model: Embedder, pairs: Pairs = "gender", *, texts: Corpus | None = None, targets: Any = "occupations"
 ) -> Bias:
-    """Test whether a model puts targets nearer to one group than to another, and what a removal leaves and costs.
+    """Test whether a model puts targets nearer to one group than to another.
 
     Args:
-        model: any family; of those with sparse embeddings nothing is removed.
+        model: any family.
         pairs: words for the groups: "gender", "names" or "nationality"; a file whose first two columns are headed by
             the groups and hold a word of each; or an iterable of pairs of words.
         texts: your texts, a file or an iterable; those that hold words of the pairs are tested in both forms.
         targets: what both groups are compared with: "occupations" or "adjectives"; a file; or an iterable of texts,
             such as queries or advertisements.
-        proxies: other pairs of the same attribute, by which it may still be read; None takes names for "gender".
-        sts: pairs of texts with the similarity that people gave them, to see what the removal costs: a file with
-            columns sentence1, sentence2 and score, or an iterable of triples.
-        n_directions: how many directions are removed.
 
     Returns:
-        Effects with intervals, what a probe reads, and costs; nothing in it proves fairness or discrimination.
+        Leans with intervals and strengths; nothing in it proves fairness or discrimination.
 
     Raises:
         InputError: the model knows fewer than two pairs or targets, or no text holds a word of the pairs.
         CorpusError: a file cannot be read.
+        MissingExtraError: scipy is not installed.
+    """
+    require("scipy", "sparse")
+    check_model(model)
+    word_pairs, compared = read_pairs(pairs), read_targets(targets)
+    notes: list[str] = []
+    rows = _without_guesses(model, word_pairs.rows, lambda row: f"{row.first} {row.second}", "pair", notes)
+    word_pairs = replace(word_pairs, rows=tuple(rows))
+    target_rows = _without_guesses(model, compared.rows, lambda target: target.text, "target", notes)
+    fitting = _NUMBERS_FIT.get(targets) if isinstance(targets, str) else None
+    has_numbers = bool(compared.expected) and (fitting is None or word_pairs.name in fitting)
+    if not has_numbers:  # the percent of women says nothing of nationalities
+        target_rows = [target._replace(expected=None) for target in target_rows]
+    encoded = _encode(model, [target.text for target in target_rows])
+    tests = [_test_templates(model, word_pairs, target_rows, encoded, notes)]
+    if texts is not None:
+        tests.append(_test_texts(model, word_pairs, texts, target_rows, encoded, notes))
+    return Bias(
+        model=model.source or repr(model),
+        pairs=word_pairs.name,
+        groups=word_pairs.groups,
+        source=word_pairs.source,
+        targets=compared.source,
+        expected=compared.expected if has_numbers else "",
+        tests=tuple(tests),
+        notes=tuple(notes),
+    )
+
+
+def _without_guesses(model: Embedder, items: Sequence[Any], text_for: Any, noun: str, notes: list[str]) -> list[Any]:
+    """Return the items all of whose words have a vector of their own; a note names the others."""
+    guesses = guessed_words(model, [text_for(item) for item in items])
+    selected = [item for item, words in zip(items, guesses) if not words]
+    guessed = list(dict.fromkeys(word for words in guesses for word in words))
+    if len(selected) < 2:
+        raise InputError(
+            f"the model knows {len(selected)} of {len(items)} {noun}s; at least two are needed. It has no vector for "
+            f"{', '.join(guessed):.200}"
+        )
+    if guessed:
+        left_out = counted(len(items) - len(selected), noun)
+        notes.append(f"Left out: {left_out} with words that the model only guesses ({', '.join(guessed)}).")
+    return selected
+
+
+def _encode(model: Embedder, texts: list[str]) -> Floats:
+    """Return embeddings at length 1, float64 [texts, dimension]."""
+    rows = model.similarity_rows(model.encode(texts))
+    rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64)
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    normalized: Floats = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > _EPS)
+    return normalized
+
+
+def _test_templates(
+    model: Embedder, pairs: WordPairs, targets: Sequence[Target], target_rows: Floats, notes: list[str]
+) -> SwapTest:
+    """Test pairs in neutral sentences; pairs that the model reads alike count once."""
+    contexts = pairs.contexts()
+    encoded = _encode(model, [text for context in contexts for pair in context for text in pair])
+    shaped = encoded.reshape(len(contexts), len(TEMPLATES), 2, -1)
+    _, first = np.unique(shaped.reshape(len(contexts), -1).round(_SAME_DECIMALS) + 0.0, axis=0, return_index=True)
+    if len(first) < 2:
+        raise InputError(f"the model reads all {len(contexts)} pairs of {pairs.name} as one; give other pairs")
+    if len(first) < len(contexts):
+        notes.append(f"{len(contexts) - len(first)} pairs are left out: the model reads them as others.")
+    similarities = np.einsum("td,pksd->tpks", target_rows, shaped[np.sort(first)], optimize=True)
+    return _swap_test(f"{pairs.name} in neutral sentences", similarities, targets)
+
+
+def _test_texts(
+    model: Embedder,
+    pairs: WordPairs,
+    texts: Corpus,
+    targets: Sequence[Target],
+    target_rows: Floats,
+    notes: list[str],
+) -> SwapTest:
+    """Test texts that hold words of the pairs, in both forms; a repeated text is no new evidence.
+
+    Raises:
+        InputError: fewer than two do.
+    """
+    n_texts, distinct = 0, dict[tuple[str, str], SwappedText]()
+    for text in read_texts(texts):
+        n_texts += 1
+        swapped = pairs.swapped(text)
+        if swapped.first != swapped.second:
+            distinct.setdefault(swapped[:2], swapped)
+        if len(distinct) == MAX_TEXTS:
+            break
+    selected = list(distinct.values())
+    if len(selected) < 2:
+        raise InputError(
+            f"{len(selected)} of {n_texts:,} texts hold a word of {pairs.name}, repeated ones aside; give texts "
+            "that do, or other pairs"
+        )
+    blocks = []
+    for start in range(0, len(selected), _BLOCK_TEXTS):
+        check_cancelled()
+        block = _encode(model, [text for swapped in selected[start : start + _BLOCK_TEXTS] for text in swapped[:2]])
+        blocks.append((target_rows @ block.T).reshape(len(targets), -1, 1, 2))
+    words, guessed = sum(text.n_words for text in selected), sum(text.n_guessed for text in selected)
+    notes.append(
+        f"{len(selected):,} of {n_texts:,} texts hold words of {pairs.name}, {words:,} in all; {guessed:,} have "
+        "two counterparts, of which one was guessed. Only words of the list are swapped: names, titles and what "
+        "else speaks of the group stay as they are. Texts that are the same once swapped count once."
+    )
+    return _swap_test("your texts", np.concatenate(blocks, axis=1), targets)
+
+
+def _swap_test(name: str, similarities: Floats, targets: Sequence[Target]) -> SwapTest:
+    """Return the leans of targets from their similarities [targets, pairs, sentences, 2] to texts of both groups."""
+    effects = similarities[..., 0] - similarities[..., 1]
+    usual_difference = float(similarities.std(axis=0).mean())
+    means, (low, high, p_values) = effects.mean(axis=(1, 2)), _t_test(effects.mean(axis=2))
+    if effects.shape[2] > 1:
+        low2, high2, p_values2 = _t_test(effects.mean(axis=1))
+        low, high = np.minimum(low, low2), np.maximum(high, high2)
+        p_values = np.maximum(p_values, p_values2)
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1))  # Holm
+    is_clear = np.zeros(len(means), bool)
+    is_clear[order] = adjusted <= _ERROR_RATE
+    is_clear &= np.abs(means) >= max(MIN_LEAN, MIN_STRENGTH * usual_difference)
+    strengths = np.abs(means) / usual_difference if usual_difference > _EPS else np.zeros(len(means))
+    columns = zip(means.tolist(), low.tolist(), high.tolist(), strengths.tolist(), is_clear.tolist())
+    leans = [
+        Lean(target.text, target.expected, Estimate(mean, max(least, -2.0), min(most, 2.0)), strength, clear)
+        for target, (mean, least, most, strength, clear) in zip(targets, columns)
+    ]
+    _, n_pairs, n_templates = effects.shape
+    return SwapTest(
+        name,
+        n_pairs,
+        n_templates if n_templates > 1 else 0,
+        usual_difference,
+        _correlation([target.expected for target in targets], means),
+        tuple(sorted(leans, key=lambda lean: -lean.effect.value)),
+    )
+
+
+def _t_test(values: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the ends of the 95 % intervals of means [targets], and how likely they are by chance."""
+    from scipy.stats import ttest_1samp
+
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore")  # of values that are all the same
+        result = ttest_1samp(values, 0.0, axis=1)
+        interval, p_values = result.confidence_interval(0.95), np.asarray(result.pvalue)
+    means = values.mean(axis=1)
+    is_flat = values.std(axis=1) <= _EPS
+    low, high = (np.where(is_flat, means, end) for end in interval)
+    return low, high, np.where(is_flat, (np.abs(means) <= _EPS).astype(float), p_values)
+
+
+def _correlation(expected: Sequence[float | None], leans: Floats) -> Estimate | None:
+    """Return Pearson's correlation of the leans with the targets' numbers, where all have one and they vary."""
+    from scipy.stats import pearsonr
+
+    if len(expected) < _MIN_NUMBERS or any(number is None for number in expected):
+        return None
+    scaled = np.array(expected, np.float64)
+    scaled /= np.abs(scaled).max() or 1.0
+    if np.ptp(scaled) <= _EPS or np.ptp(leans) <= _EPS:
+        return None
+    result = pearsonr(scaled, leans)
+    return Estimate(float(result.statistic), *map(float, result.confidence_interval(0.95)))
+
+
+@dataclass(frozen=True, repr=False)
+class ModelReport(Report):
+    """What a model is, how it treats groups, what is wrong with its dimensions, and the limits of all that."""
+
+    kind: ClassVar[str] = "model_report"
+    table: ClassVar[str] = "biases"
+
+    title: str
+    date: str  # ISO 8601
+    identity: tuple[tuple[str, str], ...]  # name and value: model, family, fingerprint, data, corpus
+    biases: tuple[Bias, ...]
+    audit: Audit | None  # of the dimensions; None of too few texts
+
+    def findings(self) -> list[str]:
+        """Return the findings in plain sentences."""
+        return [finding for result in self.biases for finding in result.findings()] + self._audit_findings()
+
+    def _audit_findings(self) -> list[str]:
+        if self.audit is None:
+            return []
+        dead, duplicate, crowded = (len(self.audit.findings_for(kind)) for kind in ("dead", "duplicate", "crowded"))
+        if not dead + duplicate + crowded:
+            return [f"None of {len(self.audit.measured):,} dimensions stands out on {self.audit.texts:,} texts."]
+        return [
+            f"Of {counted(len(self.audit.measured), 'dimension')}, measured on {self.audit.texts:,} texts: {dead} say "
+            f"nothing, {duplicate} repeat others, {crowded} say nearly the same of every text."
+        ]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading(self.title, "", self.date)
+        yield TablePart.of("", ["", ""], self.identity)
+        yield Lead(_HOW_TO_READ)
+        for result in self.biases:
+            yield Heading("Findings", f"{result.groups[0]} and {result.groups[1]}", result.pairs)
+            yield from map(Lead, result.findings())
+            for test in result.tests:
+                yield from _figure(test, result.groups)
+        if self.audit is not None:
+            yield Heading("Findings", "dimensions")
+            yield from map(Lead, self._audit_findings())
+        yield Heading("Limits", "what this does not show")
+        yield from map(Lead, _LIMITS)
+        yield Heading("Appendix", "statistics")
+        for part in (part for result in self.biases for part in result._statistics()):
+            if isinstance(part, Fold):  # paper does not open
+                table, *notes = part.parts
+                yield table._replace(title=part.summary) if isinstance(table, TablePart) else table
+                yield from notes
+            else:
+                yield part
+        if self.audit is not None:
+            yield from self.audit._parts()
+
+
+def _figure(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
+    """Yield the targets at both ends of the leans as a picture of intervals."""
+    leans: Sequence[Lean] = test.leans
+    if len(leans) > 2 * _N_SHOWN:
+        leans = [*leans[:_N_SHOWN], *leans[-_N_SHOWN:]]
+    rows = [
+        (lean.target, signed(lean.effect.value), lean.effect, "clear" if lean.is_clear else "not clear")
+        for lean in leans
+    ]
+    columns: list[Any] = ["target", ("lean", "number"), (f"\u2190 {groups[1]} | {groups[0]} \u2192", "interval"), ""]
+    yield TablePart.of(f"{test.name[:1].upper()}{test.name[1:]}: the leans of the targets", columns, rows)
+    if len(leans) < len(test.leans):
+        yield Note(f"The first and last {_N_SHOWN} of {len(test.leans)} targets, in the order of their leans.")
+
+
+def report(
+    model: Embedder,
+    texts: Corpus | None = None,
+    *,
+    pairs: Iterable[Any] | str = "gender",
+    targets: Any = "occupations",
+    corpus: str | None = None,
+    title: str | None = None,
+) -> ModelReport:
+    """Measure a model and say in one document what it is, what was found, and what that does not show.
+
+    Args:
+        model: any family.
+        texts: your texts, a file or an iterable; the first 20,000 are read.
+        pairs: a list or file of pairs as for `bias`, or several in a list.
+        targets: what the groups are compared with, as for `bias`.
+        corpus: what the texts are, such as "letters of 2024"; None for the name of the file.
+        title: of the report; None for the model's name.
+
+    Returns:
+        The report, with `to_html` and `to_markdown`.
+
+    Raises:
+        InputError: no pairs are named, or as for `bias`.
+        CorpusError: a file cannot be read.
+        MissingExtraError: scipy is not installed.
     """
     check_model(model)
-    check_integer("n_directions", n_directions, 1)
-    word_pairs = read_pairs(pairs)
-    compared = read_targets(targets)
-    proxy_list = PROXY_LISTS.get(word_pairs.name) if proxies is None else proxies
-    proxy_pairs = None if proxy_list is None else read_pairs(proxy_list)
-    scored_pairs = [] if sts is None else read_scored_pairs(sts)
-    measurement = BiasMeasurement(model, word_pairs, compared.rows, n_directions)
-    proxy_words: tuple[ProxyWord, ...] = ()
-    tests, probes = [measurement.test_templates(word_pairs)], [measurement.probe(word_pairs)]
-    if texts is not None:
-        tests.append(measurement.test_texts(word_pairs, read_texts(texts)))
-        text_probe, proxy_words = measurement.text_proxies()
-        probes.append(text_probe)
-    if proxy_pairs is not None:
-        try:
-            tests.append(measurement.test_templates(proxy_pairs))
-            probes.append(measurement.probe(proxy_pairs))
-        except InputError as error:
-            if proxies is not None:
-                raise
-            measurement.notes.append(f"Proxies ({proxy_pairs.name}) were not tested: {error}.")
-    return Bias(
-        model=model.source or repr(model), pairs=word_pairs.name, groups=word_pairs.groups, source=word_pairs.source,
-        targets=compared.source, expected=compared.expected,
-        n_directions=measurement.n_removed or n_directions, tests=tuple(tests),
-        probes=tuple(probe for probe in probes if probe is not None), proxy_words=proxy_words,
-        costs=tuple(measurement.costs(scored_pairs)),
-        notes=tuple(measurement.notes), fit_pairs=tuple(measurement.fit_pairs),
-    )  # fmt: skip
+    is_several = isinstance(pairs, (list, tuple)) and all(isinstance(item, (str, PathLike)) for item in pairs)
+    pair_lists = list(pairs) if is_several else [pairs]
+    if not pair_lists:
+        raise InputError('no pairs are named; give one list or several: pairs=["gender", "nationality"]')
+    read = None if texts is None else list(islice(read_texts(texts), _MAX_REPORT_TEXTS))
+    results = []
+    for word_pairs in map(read_pairs, pair_lists):
+        swapped = {word_pairs.swapped(text)[:2] for text in read or () if word_pairs.spans(text)}
+        results.append(bias(model, word_pairs, texts=read if len(swapped) > 1 else None, targets=targets))
+    source = corpus or (str(texts) if isinstance(texts, (str, PathLike, CorpusFile)) else "your texts")
+    described = "none" if read is None else f"{source}: {counted(len(read), 'text')}"
+    has_audit = read is not None and len(read) >= _MIN_AUDIT_TEXTS and model.names_dimensions
+    return ModelReport(
+        title=title or f"Embedding model {model.source or type(model).__name__}",
+        date=date.today().isoformat(),
+        identity=(*_identity(model), ("Corpus", described), ("Measured with", f"pellucid {VERSION}")),
+        biases=tuple(results),
+        audit=audit(model, read) if read is not None and has_audit else None,
+    )
+
+
+def _identity(model: Embedder) -> Iterator[tuple[str, str]]:
+    """Yield what the model is, as far as its folder and card say."""
+    yield "Model", model.source or repr(model)
+    yield "Kind", f"{model.family}, {model.size_text()}"
+    yield "Fingerprint", fingerprint(model)["stored"][:_FINGERPRINT_CHARS]
+    card = None if model.folder is None else model.folder / "README.md"
+    text = card.read_text(encoding="utf-8", errors="replace") if card is not None and card.is_file() else ""
+    licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
+    yield "Licence", licence[1].strip() if licence else "its card names none"
+    for words in ("data|datasets?", "training|trained|made"):
+        section = re.search(_CARD_SECTION.format(words), text, re.IGNORECASE | re.MULTILINE)
+        if section and section[1].strip():
+            yield "Training data, by its card", shorten(" ".join(section[1].split()), _MAX_CARD_CHARS)
+            return
+    yield "Training data", "its card does not say"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Floats, spearman
+from pellucid.analysis.coordinates import Floats, guessed_words, spearman
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.views.figure import Canvas, short_name
-from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report, frame
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _CHUNK_PAIRS = 4_096
 _MAX_PLOT_POINTS = 20_000  # of a picture
+_N_NAMED_GUESSES = 10  # words in a note
 _RANK_DECIMALS = 6  # of a score that count for its rank; the rest is rounding of float32
 
 Pair = tuple[str, str]
@@ -65,8 +66,6 @@ class Change(NamedTuple):
     mean_change: float  # mean size of the difference
     largest_change: float  # the largest difference in size, with its sign
     rank_correlation: float | None  # Spearman's; None where a model gives one score to all pairs
-    flips: int  # how many pairs of text pairs the two models order the other way round
-    flip_rate: float  # flips over all pairs of text pairs
 
 
 class RowChange(NamedTuple):
@@ -105,6 +104,8 @@ class Comparison(Report):
     gold_correlations: tuple[float | None, ...]  # Spearman's with gold for each model; empty without gold
     changes: tuple[Change, ...]  # one for each model but the first
     changed: tuple[ChangedPair, ...]  # the pairs whose score changed most, with the rows that did
+    # for each model the words that it has no vector of their own for, of pairs whose texts differ by them
+    guessed: tuple[tuple[str, ...], ...]
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: each pair's score by the first model against the others'."""
@@ -131,7 +132,7 @@ class Comparison(Report):
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")
         titles = ["model", "family", "mean score"] + ["gold \u03c1"] * bool(self.gold)
-        titles += ["mean change", "largest", "\u03c1 to the first", "flips"]
+        titles += ["mean change", "largest", "\u03c1 to the first"]
         rows = []
         for index, name in enumerate(self.names):
             row = [name, self.families[index], signed(self.mean_scores[index])]
@@ -139,13 +140,15 @@ class Comparison(Report):
             if index:
                 change = self.changes[index - 1]
                 row += [f"{change.mean_change:.4f}", signed(change.largest_change, 4)]
-                row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
+                row.append(_correlation(change.rank_correlation))
             rows.append((*row, *[""] * (len(titles) - len(row))))
         yield TablePart.of("", [(titles[0], "name"), titles[1], *numbers(*titles[2:])], rows)
         if len(self.pairs) > 1:
-            yield Note(
-                "Changes are against the first model. Flips: pairs of text pairs that the model orders the other way."
-            )
+            yield Note("Changes are against the first model; \u03c1 is the rank correlation of the scores.")
+        for name, words in zip(self.names, self.guessed, strict=True):
+            if words:
+                some = ", ".join(words[:_N_NAMED_GUESSES])
+                yield Note(f"Scores of {name} rest on guesses where texts differ by words without a vector: {some}.")
         for rank, pair in enumerate(self.changed, 1):
             yield from self._changed(rank, pair)
 
@@ -226,31 +229,19 @@ def compare(
         gold_correlations=tuple(spearman(goldens, column) for column in ranked.T) if len(goldens) else (),
         changes=tuple(_change(names[n], scores[:, n] - scores[:, 0], ranked[:, [0, n]]) for n in columns),
         changed=tuple(_most_changed(models, pairs, scores, goldens, (top_k, rows))),
+        guessed=tuple(tuple(_guessed_differences(model, pairs)) for model in models),
     )
 
 
 def _change(name: str, difference: Floats, ranked: Floats) -> Change:
-    before, after = ranked.T
-    pairs = len(before) * (len(before) - 1) // 2
-    flips = _flips(before, after)
     largest = float(difference[np.abs(difference).argmax()])
-    rate = flips / pairs if pairs else 0.0
-    return Change(name, float(np.abs(difference).mean()), largest, spearman(before, after), flips, rate)
+    return Change(name, float(np.abs(difference).mean()), largest, spearman(*ranked.T))
 
 
-def _flips(before: Floats, after: Floats) -> int:
-    """Count the pairs of numbers in one order before and in the other after; equal ones are in neither."""
-    order = np.lexsort((after, before))
-    ranks = np.unique(after[order], return_inverse=True)[1]
-    n_flips = 0
-    for bit in range(int(ranks.max(initial=0)).bit_length()):  # a pair is counted at the highest bit that differs
-        above = ranks >> (bit + 1)
-        lines = np.argsort(above, kind="stable")
-        ones = ranks[lines] >> bit & 1
-        passed = np.cumsum(ones)
-        first = np.searchsorted(above[lines], above[lines])  # where those that are alike above this bit begin
-        n_flips += int((passed - passed[first] + ones[first])[ones == 0].sum())
-    return n_flips
+def _guessed_differences(model: Embedder, pairs: list[Pair]) -> dict[str, None]:
+    """Return the words that only one text of a pair holds, and the model has no vector of their own for."""
+    first, second = (guessed_words(model, [pair[side] for pair in pairs]) for side in (0, 1))
+    return {word: None for words1, words2 in zip(first, second) for word in sorted(set(words1) ^ set(words2))}
 
 
 def _most_changed(

@@ -28,6 +28,7 @@ from pellucid.analysis.coordinates import (
     column_chunks,
     cosines_along,
     extreme_examples,
+    guessed_words,
     known_rows,
     unit_blocks,
 )
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 _N_SHOWN_ROWS = 10  # rows in a view
 _MAX_BARS = 15  # of a picture
-_DIMENSIONS_PER_GROUP, _MAX_HEAT_MAP_ROWS = 3, 40  # dimensions of a group, and of all, in a picture
 _MAX_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
 _SMALL_GROUP_TEXTS = 10
 _DEVIATION_EPS = 1e-9  # a standard deviation below this is rounding
@@ -197,6 +197,7 @@ class Contrasts(Report):
 
     family: str
     groups: tuple[Contrast, ...]  # one contrast a group, in the order in which they were given
+    guessed: tuple[str, ...]  # frequent words that are in no list, as the model has no vector of their own for them
 
     def __len__(self) -> int:
         """Return the number of groups."""
@@ -215,19 +216,6 @@ class Contrasts(Report):
             f"no group is called {str(group)!r:.60}; there are {', '.join(c.group for c in self.groups):.200}"
         )
 
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect."""
-        names = list(dict.fromkeys(row.name for group in self.groups for row in group.rows[:_DIMENSIONS_PER_GROUP]))[
-            :_MAX_HEAT_MAP_ROWS
-        ]
-        effects = [{row.name: row.effect for row in group.rows} for group in self.groups]
-        values = np.array([[effect[name] for effect in effects] for name in names])
-        size = 4.2 + 0.42 * len(self.groups), 1.9 + 0.24 * len(names)
-        canvas = Canvas(size, "What sets the groups apart", dark=dark)
-        groups = [group.group for group in self.groups]
-        canvas.heat_map(canvas.panel(), values, names, groups, "effect, Cohen's d against all others")
-        return canvas.figure
-
     def _parts(self) -> Iterator[AnyPart]:
         texts = sum(contrast.texts for contrast in self.groups)
         yield Heading("What sets apart", f"{len(self.groups)} groups", f"{counted(texts, 'text')}, {self.family} model")
@@ -237,6 +225,9 @@ class Contrasts(Report):
         ]
         columns = ["group", *numbers("texts", "within", "to others", "separation"), "mostly by"]
         yield TablePart.of("", columns, rows)
+        if self.guessed:
+            words = ", ".join(self.guessed[:_N_SHOWN_ROWS])
+            yield Note(f"Not in the lists of words, as the model has no vector of their own for them: {words}.")
         for contrast in self.groups:
             yield Fold(contrast.group, tuple(contrast._body()), lead=signed(contrast.separation))
 
@@ -306,40 +297,34 @@ def contrast(
             untypical=untypical,
         )
         contrasts.append(group_contrast)
-    return Contrasts(model.family, tuple(contrasts))
+    return Contrasts(model.family, tuple(contrasts), tuple(dict.fromkeys(words.guessed)))
 
 
 class _Pulls:
     """The words of the texts and their embeddings, for all groups."""
 
     def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
-        self._model, self._texts = model, list(map(_distinct_words, texts))
-        self._rows: dict[str, Any] = {}
+        self._model, self.guessed = model, list[str]()  # words that are left out
+        self._texts = [{lowercase(word.text) for word in split_words(text)} for text in texts]
 
     def along(self, member: Mask, direction: Floats, max_words: int) -> list[ContrastWord]:
         """Return the words of a group's texts that point along `direction`; rare ones may be typing errors."""
+        check_cancelled()
         here: Counter[str] = Counter()
         there: Counter[str] = Counter()
         for words, inside in zip(self._texts, member.tolist(), strict=True):
-            check_cancelled()
             (here if inside else there).update(words)
         size = int(member.sum())
         min_texts = max(size / 100, 2 if size >= _SMALL_GROUP_TEXTS else 1)
-        chosen = [word for word, count in here.most_common(_MAX_WORDS) if count >= min_texts]
+        frequent = [word for word, count in here.most_common(_MAX_WORDS) if count >= min_texts]
+        guesses = guessed_words(self._model, frequent)
+        chosen = [word for word, guessed in zip(frequent, guesses) if not guessed]
+        self.guessed += [word for word, guessed in zip(frequent, guesses) if guessed]
         if not chosen or max_words < 1:
             return []
-        new = [word for word in chosen if word not in self._rows]
-        if new:
-            rows = l2_normalize(self._model.encode(new))
-            self._rows.update((word, rows[[index]]) for index, word in enumerate(new))
-        pulls = cosines_along(vstack([self._rows[word] for word in chosen]), direction)
+        pulls = cosines_along(l2_normalize(self._model.encode(chosen)), direction)
         best = [n for n in np.argsort(-pulls, kind="stable")[:max_words].tolist() if pulls[n] > 0]
         return [ContrastWord(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
-
-
-def _distinct_words(text: str) -> set[str]:
-    check_cancelled()
-    return {lowercase(word.text) for word in split_words(text)}
 
 
 def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pellucid.analysis.comparing import check_pairs
-from pellucid.core.removal import without
 from pellucid.errors import CorpusError, InputError, nearest_name, shown
 from pellucid.process import cached_property
 from pellucid.text.corpus import CorpusFile
@@ -50,13 +49,14 @@ TEMPLATES = (
     "{} is a good person.",
 )
 """Sentences that say nothing of any target."""
-PROXY_LISTS = {"gender": "names"}
-"""For a list of pairs another one of the same attribute, whose words were not removed."""
-
 _ADVERBS = frozenset(
     "yesterday today tomorrow tonight soon often always never again alone home personally well".split()
 )
-_STS_COLUMNS = ("sentence1", "sentence2", "score")
+_NO_GROUPS = frozenset("id key title text body content url link date name label score number query answer".split())
+_MAX_PHRASE_WORDS = 4  # of what stands for a group
+_FORM = (
+    "pairs are a table whose first two columns are headed by the groups, such as male and female, with a word of each"
+)
 _PHRASE = "phrase"  # the column that says how a pair stands in a sentence
 
 
@@ -95,8 +95,6 @@ class SwappedText(NamedTuple):
     second: str
     n_words: int  # words of the list
     n_guessed: int  # of these, words with two counterparts, such as "her": "his" or "him"
-    group: int | None  # 0 or 1, that all these words are of; None where they are of both
-    remainder: str  # the text without these words
 
 
 @dataclass(frozen=True)
@@ -162,12 +160,8 @@ class WordPairs:
 
             return self._pattern.sub(counterpart, form)
 
-        spans = self.spans(form)
-        sides = {side for *_, side in spans}
-        remainder = without(form, [(start, end) for start, end, _ in spans])
-        group = sides.pop() if len(sides) == 1 else None
         first, second = turned(0), turned(1)
-        return SwappedText(first, second, len(spans), n_guessed, group, remainder)
+        return SwappedText(first, second, len(self.spans(form)), n_guessed)
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
         """Return start, end and group (0 or 1) of each word of the list in a text in NFC."""
@@ -285,39 +279,6 @@ def read_targets(targets: Any) -> Targets:
     return read._replace(rows=rows)
 
 
-def read_scored_pairs(sts: Any) -> list[tuple[str, str, float]]:
-    """Return pairs of texts with the similarity that people gave them.
-
-    Args:
-        sts: a file with columns sentence1, sentence2 and score, else its first three; or an iterable of triples.
-
-    Raises:
-        InputError: there are fewer than three pairs, or an item is no triple of two texts and a number.
-        CorpusError: the file cannot be read, or a score is no number.
-    """
-    scored: list[tuple[str, str, float]] = []
-    if isinstance(sts, (str, PathLike, CorpusFile)):
-        file = sts if isinstance(sts, CorpusFile) else CorpusFile(sts)
-        names = _named_columns(file)
-        columns = [*_STS_COLUMNS] if set(_STS_COLUMNS) <= set(names) else names[:3]
-        if len(columns) < 3:
-            raise CorpusError(f"{file.path} has {len(columns)} columns; pairs with scores need two texts and a number")
-        rows: Iterable[Any] = ((file.locate(row), cells) for row, cells in file.cells(columns) if cells[2])
-    else:
-        if not isinstance(sts, Iterable):
-            raise InputError(f"sts is {shown(sts)}; give a file, or an iterable of two texts and a number each")
-        rows = ((f"pair {number}", triple) for number, triple in enumerate(sts))
-    for position, cells in rows:
-        try:
-            first, second, score = cells
-            scored.append((*check_texts([first, second]), _finite(score)))  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise CorpusError(f"{position} is {shown(cells, 80)}; give two texts and a number") from None
-    if len(scored) < 3:
-        raise InputError(f"{len(scored)} pairs with scores are too few for a correlation; give three or more")
-    return scored
-
-
 def _file(source: Any, lists: Iterable[str], kind: str) -> CorpusFile:
     """Return the file of a name or path; the error names the lists there are."""
     if isinstance(source, str) and not Path(source).exists():
@@ -339,14 +300,25 @@ def _pairs_of_file(file: CorpusFile) -> WordPairs:
         )
     has_phrases = _PHRASE in columns
     rows: list[WordPair] = []
+    _check_groups(file, names)
     for row, (first, second, *phrases) in file.cells([*names, _PHRASE] if has_phrases else names):
         phrase = phrases[0] if has_phrases else "{}"
         if not first or not second or lowercase(first) == lowercase(second):
             raise CorpusError(f"{file.locate(row)}: a pair is a word of each group, got {first!r:.40}, {second!r:.40}")
+        for word in (first, second):
+            if not any(map(str.isalpha, word)) or len(word.split()) > _MAX_PHRASE_WORDS:
+                raise CorpusError(f"{file.locate(row)}: {word!r:.60} is no word for a group; {_FORM}")
         if phrase and "{}" not in phrase:
             raise CorpusError(f"{file.locate(row)}: the phrase {phrase!r:.40} has no {{}} for the word")
         rows.append(WordPair(first, second, phrase))
     return WordPairs(file.source.name, (names[0], names[1]), tuple(rows), f"pairs of {file.source.name}")
+
+
+def _check_groups(file: CorpusFile, names: list[str]) -> None:
+    """Refuse a table of something else, such as ids and titles."""
+    for name in names:
+        if lowercase(name.strip(" _")) in _NO_GROUPS:
+            raise CorpusError(f"{file.path}: the column {name!r:.40} is no group; {_FORM}")
 
 
 def _targets_of_file(file: CorpusFile) -> Targets:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import guessed_words
 from pellucid.analysis.ranking import TopRow
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.core.arrays import l2_normalize, to_2d_array
@@ -185,7 +186,8 @@ def duplicates(
     A text is a duplicate if an earlier text that is kept has at least the threshold's cosine to it. So every removed
     text is within the threshold of a kept one; two texts of a group may be less alike. Of a text without a known word,
     only equal texts are duplicates. Texts with other names in signs ("C++" and "C#", "A+" and "A-", ".NET") are not,
-    though models read their letters alone.
+    though models read their letters alone; nor are texts that differ by a word for which the model has no vector, and
+    which it guesses from its letters ("Latisha signed", "Lakisha signed").
 
     All pairs are compared exactly up to 32,768 kept texts, and for sparse embeddings always, in time that grows with
     the square of their number. Beyond, candidates come from faiss and a few duplicates may be missed; docs/toolkit.md
@@ -200,7 +202,8 @@ def duplicates(
         same_numbers: keep texts whose numbers differ, or have another order; their embeddings may be nearly the same.
             A number is compared as it is written, with its sign, separators, exponent, comparison, currency or "%":
             2024-01-02 is not 2024-02-01, and 1.5 neither 1,5 nor 15. Only thousands may be grouped: 1,000 is 1000.
-        reasons: rows of the explanation to name for each pair; 0 names none, which is quicker.
+        reasons: rows of the explanation to name for each pair, none of a pair too long to explain; 0 names none,
+            which is quicker.
         field: the column or key that holds the text, in a file named by a path.
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
 
@@ -262,7 +265,8 @@ class _Finder:
         if not len(indices):
             return
         known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
-        signatures = np.array([_signature(text, self.same_numbers) for text in known_texts], np.int64)
+        guesses = guessed_words(self.model, known_texts)
+        signatures = np.array([_signature(*item, self.same_numbers) for item in zip(known_texts, guesses)], np.int64)
         positions, scores = self._among_kept(rows, signatures)
         similarities = products(rows, rows)
         similarities[signatures[:, None] != signatures] = -np.inf
@@ -367,7 +371,10 @@ def _pair(
 ) -> DuplicatePair:
     first, second = texts[representative], texts[duplicate]
     words1, words2 = (Counter(lowercase(word.text) for word in split_words(text)) for text in (first, second))
-    rows = TopRow.from_explanation(model.explain(first, second), reasons) if reasons else ()
+    try:
+        rows = TopRow.from_explanation(model.explain(first, second), reasons) if reasons else ()
+    except InputError:  # too long to explain
+        rows = ()
     only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
     differ = find_numbers(first) != find_numbers(second)
     return DuplicatePair(representative, duplicate, score, first, second, *only, differ, rows)
@@ -393,10 +400,11 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(canonicalize(text).encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _signature(text: str, same_numbers: bool) -> int:
-    """Return a hash of what two duplicates must share: signed names and, if asked, numbers; 0 without any."""
+def _signature(text: str, guesses: list[str], same_numbers: bool) -> int:
+    """Return a hash of what two duplicates must share: signed names, guessed words and, if asked, numbers."""
     names, text_numbers = find_signed_names(text), find_numbers(text) if same_numbers else ()
-    return _hash("\n".join([*names, "", *text_numbers])) if names or text_numbers else 0
+    shared = "\n".join([*names, "", *sorted(guesses), "", *text_numbers])
+    return _hash(shared) if shared.strip() else 0
 
 
 def write_kept(

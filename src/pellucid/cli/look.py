@@ -251,7 +251,7 @@ def report(
       pellucid report my-index --pairs gender --pairs nationality --html report.html
       pellucid report my-encoder --texts letters.csv --field body --title "Letters, 2026"
     """
-    from pellucid.analysis.model_report import report as measure
+    from pellucid.analysis.bias_audit import report as measure
     from pellucid.persistence.store import writing
 
     corpus: Any = None if texts is None else corpus_file(texts, file_options)

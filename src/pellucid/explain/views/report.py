@@ -7,6 +7,7 @@ shows the same parts; the dict form holds the fields.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -171,7 +172,18 @@ def plain_value(value: Any) -> Any:
 
 
 def json_text(content: object, indent: int | None) -> str:
-    """Return plain values as JSON text; None as `indent` gives one line."""
+    """Return plain values as JSON text, NaN and infinity as null; None as `indent` gives one line."""
     if not isinstance(indent, str):  # which the json module also takes
         check_integer("indent", indent, 0, _MAX_INDENT, optional=True)
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
+    try:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
+    except ValueError:  # a score that is not defined, such as a correlation of equal numbers
+        return json.dumps(_without_nan(content), ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def _without_nan(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
