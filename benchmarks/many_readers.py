@@ -31,7 +31,7 @@ from typing import Any
 
 import pellucid
 from papers.kit import make_parser
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 
 _BATCH = 10  # documents of a commit of the writer
 _ASKED = 40  # commits whose staleness is measured

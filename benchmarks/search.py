@@ -58,7 +58,7 @@ from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.plan import QueryPlan, plan_query
 from pellucid.index.search import search
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
 WORDLLAMA, POTION = "WordLlama", "potion-base-8M"

@@ -54,7 +54,7 @@ from papers.kit import make_parser, processor
 from pellucid import StaticEmbedder
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.precision import PackedRows, convert, pack, quantize
-from pellucid.text.arrow import arrow_texts
+from pellucid.text.inputs import arrow_texts
 from pellucid.text.words import Vocabulary, split_words
 
 _SETS = ("STS12", "STS13", "STS14", "STS15")

@@ -27,7 +27,7 @@ from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings, fit
 from pellucid.lexicon.trainer import TextSet
 from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.lexicon.training_data import TrainingRow
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import read_adapter, write_adapter
 from recipes.anchors_en import CANDIDATES

@@ -30,7 +30,7 @@ from papers.lens.baselines import DenseEmbedder
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.lexicon import Clusters, LexiconSettings, TrainingSet, TrainingSettings, mine_negatives
 from pellucid.lexicon.training import TRAINED, trained_model
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import Backbone, open_backbone
 from pellucid.transformer.backbone import half_dtype
 from recipes.dense_minilm import train_dense

@@ -29,7 +29,7 @@ from pellucid.static import ExtractionSettings
 from pellucid.static.training.distill import distill_extraction, open_teacher, subwords_of
 from pellucid.static.training.extraction import Extraction, extract, spool
 from pellucid.static.training.tuning import scale_of
-from pellucid.text.corpus import Corpus
+from pellucid.text.tables import Corpus
 
 BLOCK = 16_384  # sentences at a time
 

@@ -35,7 +35,7 @@ from pellucid.static.bags import Bags
 from pellucid.static.training.distill import distill_extraction, subwords_of
 from pellucid.static.training.extraction import Extraction, extract
 from pellucid.static.training.tuning import PairBags, refine
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from recipes.several_teachers import join_extractions
 from recipes.static_multi import in_half, open_e5
 

@@ -24,7 +24,7 @@ from papers.models import minilm_path
 from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import find_tasks, read_sts
 from pellucid.keytokens import KeyTokenSettings
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."

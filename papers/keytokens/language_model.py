@@ -49,7 +49,7 @@ from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.head import top_tokens
 from pellucid.keytokens.states import pooled_states
 from pellucid.progress import length_batches
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 from pellucid.transformer.attention import base_states
 

@@ -23,7 +23,7 @@ from papers.kit import Figure, Table, mean_interval, run_script
 from papers.vector_cache import Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import KeyTokenSettings
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 
 THINGS = (

@@ -33,7 +33,7 @@ from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
 from pellucid.lexicon.clusters import fit_rows
 from pellucid.persistence.store import read_json, write_json
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 
 KS, MS = (1000, 2000, 3000), (0, 25, 50, 75, 100)

@@ -36,7 +36,7 @@ from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 
 OURS, PAPERS = "ours", "the paper's"

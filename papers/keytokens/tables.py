@@ -32,7 +32,7 @@ from pellucid.evaluation.tasks import read_table
 from pellucid.explain.views.figure import Canvas
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.keytokens.head import top_tokens
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 
 GENERAL = 10_000

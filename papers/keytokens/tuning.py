@@ -22,7 +22,7 @@ import torch
 
 from papers.kit import make_parser
 from pellucid.evaluation.tasks import read_records
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.transformer.backbone import half_dtype
 
 STEPS, BATCH, LENGTH, RATE, TEMPERATURE, DROPOUT = 120, 32, 24, 5e-4, 0.05, 0.1

@@ -29,7 +29,7 @@ from papers.ldir.tables import open_encoders
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 
 SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
 CANDIDATES = 2_000  # sentences from which anchors are chosen

@@ -45,7 +45,7 @@ from pellucid import StaticEmbedder
 from pellucid.core.pca import spectrum_of
 from pellucid.static import as_static, segmenter
 from pellucid.static.bags import Bags
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from recipes.static_multi import open_e5
 
 SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map

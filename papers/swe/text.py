@@ -33,7 +33,7 @@ from pellucid.static.bags import Bags
 from pellucid.static.training.distill import distill_extraction, subwords_of
 from pellucid.static.training.extraction import Extraction, extract, forward, word_vectors
 from pellucid.static.training.tuning import refine
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.text.words import split_words
 from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher

@@ -24,7 +24,7 @@ from pellucid.core.pca import Moments
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.training.extraction import usable_sentences
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.text.words import Vocabulary
 from recipes.static_en import EXTRACTION
 

@@ -16,7 +16,7 @@ from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_t
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.errors import CorpusError, InputError, PellucidError
 from pellucid.native.library import native
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from points import clusters, small_numbers
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 

@@ -28,7 +28,7 @@ from pellucid.core.embedder import Embedder
 from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, WritingError
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.text.words import Vocabulary
 from resuming import stopped_at_writes
 
@@ -634,13 +634,13 @@ def _bomb(path: Path, kind: str) -> Path:
 LIMITED = """
 import resource, sys
 limit = int(sys.argv[3]) << 20
-import pellucid.text.corpus, pellucid.text.parquet, pellucid.bulk.corpora
+import pellucid.text.tables, pellucid.text.parquet, pellucid.bulk.corpora
 from pellucid.errors import PellucidError
 taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (taken + limit, taken + limit))
 try:
     if sys.argv[1] == "texts":
-        print("read", sum(map(len, pellucid.text.corpus.read_texts(sys.argv[2]))))
+        print("read", sum(map(len, pellucid.text.tables.read_texts(sys.argv[2]))))
     else:
         import numpy as np
         def encode(texts):

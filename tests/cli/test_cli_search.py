@@ -399,9 +399,9 @@ def test_the_first_rows_of_a_pipe_decide(tmp_path):
     assert read(["1"] * 10_001) == [1] * 10_001
     assert read(["1", "many"]) == ["1", "many"]
     with pytest.raises(
-        CorpusError, match=r"line 10002: 'x' is 'many', and not a number, as in the rows before.*--type"
+        CorpusError, match=r"line 12002: 'x' is 'many', and not a number, as in the rows before.*--type"
     ):
-        read(["1"] * 10_000 + ["many"])
+        read(["1"] * 12_000 + ["many"])
     assert read(["1"] * 10_000 + ["many"], types={"x": "string"})[-1] == "many"
 
 
@@ -567,8 +567,8 @@ def test_broken_files_are_named_with_their_line(tmp_path, name, content, said):
     ],
 )
 def test_no_line_or_text_fills_the_memory(tmp_path, monkeypatch, name, content):
-    for module in ("text.lines", "text.delimited", "text.corpus", "index.records"):
-        monkeypatch.setattr(f"pellucid.{module}.MAX_LINE_BYTES", 100)
+    for module in ("text.lines", "text.delimited", "text.tables", "index.records"):
+        monkeypatch.setattr(f"pellucid.{module}.MAX_TEXT_CHARS", 100)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CorpusError, match=r"longer than 100|none closes it within 100"):
         list(read_documents(tmp_path / name))

@@ -23,8 +23,8 @@ from pellucid.index.documents import validate_id
 from pellucid.index.listing import document_number
 from pellucid.index.metadata import parse_where
 from pellucid.index.settings import validate_steer, validate_weights, validate_word_weights
-from pellucid.text.corpus import CorpusFile
 from pellucid.text.inputs import check_texts
+from pellucid.text.tables import CorpusFile
 from pellucid.text.words import Coverage, Vocabulary
 
 NO_NUMBERS = [True, "3", None, [1], 1j, math.nan, math.inf, -math.inf, 10**400, np.float32("nan")]

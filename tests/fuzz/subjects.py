@@ -38,7 +38,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.spelling import BUCKETS
 from pellucid.static.training.parallel import read_parallel
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.text.words import Vocabulary
 from pellucid.transformer.backbone import open_backbone, prepare
 from tiny_models import WORDS, sentence_piece, tiny_model, word_piece

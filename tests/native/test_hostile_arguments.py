@@ -34,7 +34,7 @@ from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import NEIGHBOURS
-from pellucid.text.arrow import Utf8Texts
+from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary, split_words
 from test_farthest_spelling import speller_of
 

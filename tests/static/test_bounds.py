@@ -15,7 +15,7 @@ from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
 from pellucid.static.bulk import BulkEncoder, BulkRows, WordNumbers
 from pellucid.static.spelling import BUCKETS
-from pellucid.text.arrow import Utf8Texts
+from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
 from tiny_models import piece_tokenizer
 

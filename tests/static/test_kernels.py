@@ -34,7 +34,7 @@ from pellucid.static.bulk import BulkEncoder, BulkRows
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList, plain_pair_products
-from pellucid.text.arrow import Utf8Texts
+from pellucid.text.inputs import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
 from tiny_models import piece_tokenizer

@@ -17,7 +17,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static import fit_spelling
-from pellucid.text.arrow import Utf8Texts
+from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary
 from tiny_models import piece_tokenizer
 

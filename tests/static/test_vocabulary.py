@@ -20,7 +20,7 @@ from pellucid.static.training.distill import distill, store_sentences
 from pellucid.static.training.extraction import ExtractionSettings
 from pellucid.static.training.tuning import RefinementSettings
 from pellucid.static.training.vocabulary import add_words, fit_space, prune, read_in_sentences
-from pellucid.text.corpus import read_texts
+from pellucid.text.tables import read_texts
 from pellucid.text.words import Vocabulary, split_words
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tables import check_views, random_table

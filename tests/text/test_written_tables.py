@@ -243,12 +243,12 @@ def test_spark_writes_backslashes_before_quotation_marks(folder, table):
     same_or_said(path, rows_of(table)) if any('"' in cell for row in table for cell in row) else None
 
 
-@pytest.mark.parametrize("orient", ["records", "columns", "index", "split", "table", "values"])
+@pytest.mark.parametrize("orient", ["records", "table", "values", "split"])
 def test_json_of_pandas(tmp_path, orient):
     frame = pd.DataFrame({"id": [1, 2], "text": ["a", None], "n": [0.5, float("nan")]})
     frame.to_json(tmp_path / "x.json", orient=orient)
-    if orient == "values":
-        with pytest.raises(CorpusError, match="row 1"):
+    if orient in ("values", "split"):
+        with pytest.raises(CorpusError, match=r"row 1|is one object .* and no table"):
             list(CorpusFile(tmp_path / "x.json"))
         return
     assert list(CorpusFile(tmp_path / "x.json")) == ["a", ""]

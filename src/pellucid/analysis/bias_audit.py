@@ -55,7 +55,7 @@ from pellucid.explain.views.parts import (
 )
 from pellucid.explain.views.report import Report, frame
 from pellucid.progress import check_cancelled
-from pellucid.text.corpus import Corpus, CorpusFile, read_texts
+from pellucid.text.tables import Corpus, CorpusFile, read_texts
 
 if TYPE_CHECKING:
     from pandas import DataFrame

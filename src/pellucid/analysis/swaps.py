@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from pellucid.analysis.comparing import check_pairs
 from pellucid.errors import CorpusError, InputError, nearest_name, shown
 from pellucid.process import cached_property
-from pellucid.text.corpus import CorpusFile
 from pellucid.text.function_words import function_words
 from pellucid.text.inputs import check_texts
+from pellucid.text.tables import CorpusFile
 from pellucid.text.unicode import canonicalize, lowercase, marks, unspaced_run
 from pellucid.text.words import split_words
 

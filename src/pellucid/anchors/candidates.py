@@ -28,8 +28,8 @@ from pellucid.errors import CorpusError, InputError, check_integer, check_number
 from pellucid.loading import load
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
-from pellucid.text.corpus import Corpus, is_path, read_texts
 from pellucid.text.function_words import content_words
+from pellucid.text.tables import Corpus, is_path, read_texts
 from pellucid.text.unicode import canonicalize
 
 _RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes

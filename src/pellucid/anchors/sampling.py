@@ -19,7 +19,7 @@ from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_c
 from pellucid.core.arrays import l2_normalize
 from pellucid.errors import InputError, check_choice, check_integer, check_seed, missing_extra
 from pellucid.persistence.store import temporary_folder
-from pellucid.text.corpus import Corpus
+from pellucid.text.tables import Corpus
 
 _MAX_FRAME_ROWS = 200_000  # float32 in memory; more gave no better anchors
 Rows = npt.NDArray[np.int64]

@@ -40,9 +40,9 @@ from pellucid.persistence.folder import is_outside_allowed, resolve_name
 from pellucid.persistence.store import checksum, writing
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.corpus import CorpusFile, corpus_file, is_path
 from pellucid.text.lines import batches_by_size, check_file
 from pellucid.text.parquet import Table
+from pellucid.text.tables import CorpusFile, corpus_file, is_path
 from pellucid.text.unicode import well_formed
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent

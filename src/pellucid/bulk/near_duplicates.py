@@ -37,8 +37,7 @@ from pellucid.loading import load
 from pellucid.persistence.store import check_vacant, writing
 from pellucid.process import cached_property
 from pellucid.progress import Progress
-from pellucid.text.copies import check_copy, copy_rows
-from pellucid.text.corpus import Corpus, CorpusFile, corpus_file, is_path, read_texts
+from pellucid.text.tables import Corpus, CorpusFile, check_copy, copy_rows, corpus_file, is_path, read_texts
 from pellucid.text.unicode import canonicalize, lowercase, normalize
 from pellucid.text.words import split_words
 

@@ -243,7 +243,7 @@ def duplicates(
     """
     from pellucid.bulk.near_duplicates import duplicates as find
     from pellucid.bulk.near_duplicates import write_kept
-    from pellucid.text.copies import check_copy
+    from pellucid.text.tables import check_copy
 
     if keep is not None and file == "-":
         raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")

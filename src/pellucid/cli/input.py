@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pellucid.core.arrays import Role
     from pellucid.core.embedder import Embedder
     from pellucid.dense.embedder import EncoderEmbedder
-    from pellucid.text.corpus import CorpusFile
+    from pellucid.text.tables import CorpusFile
 
 
 def _model_names(start: str) -> list[str]:
@@ -151,7 +151,7 @@ def _with_options(command: Callable[..., None], options: Iterable[inspect.Parame
 
 def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
     """Return the file of a command; "-" is stdin as a table."""
-    from pellucid.text.corpus import CorpusFile
+    from pellucid.text.tables import CorpusFile
 
     options = dict(file_options)
     for name in ("columns", "leave_out"):
@@ -282,8 +282,7 @@ def _is_file(name: str) -> bool:
 
 
 def _stdin(encoding: str | None = None) -> Iterator[str]:
-    from pellucid.text.encodings import check_encoding
-    from pellucid.text.lines import read_lines
+    from pellucid.text.lines import check_encoding, read_lines
 
     if sys.stdin.isatty():
         raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pellucid.core.removal import Counterfactual
     from pellucid.index.hits import Hits
     from pellucid.index.index import Index
-    from pellucid.text.corpus import CorpusFile
+    from pellucid.text.tables import CorpusFile
 
 commands = typer.Typer()
 index = typer.Typer(

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pellucid.dense.checking import ReasonsCheck
     from pellucid.explain.explanation import Explanation
     from pellucid.static.embedder import StaticEmbedder
-    from pellucid.text.corpus import Corpus
+    from pellucid.text.tables import Corpus
 
 PELLUCID, SENTENCE_TRANSFORMERS, FUNCTION = "pellucid", "sentence-transformers", "function"
 """What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""

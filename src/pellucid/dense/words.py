@@ -52,10 +52,10 @@ from pellucid.persistence.folder import bundled_models, cache_folder, check_fami
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.text.corpus import Corpus, read_texts
 from pellucid.text.function_words import negations
 from pellucid.text.inputs import check_texts
 from pellucid.text.sentences import bundled_sentences
+from pellucid.text.tables import Corpus, read_texts
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, Vocabulary, Word, display_form
 

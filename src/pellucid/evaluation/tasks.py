@@ -27,8 +27,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError
 from pellucid.process import ProcessSetting, ignored_warnings
-from pellucid.text.json_rows import parse_json
-from pellucid.text.lines import read_lines
+from pellucid.text.lines import parse_json, read_lines
 
 
 class ScoredPairs(NamedTuple):

@@ -37,7 +37,7 @@ from pellucid.index.writer import Additions, Writer, replace_documents
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import locked, translate_os_errors
 from pellucid.progress import Progress
-from pellucid.text.corpus import CorpusFile
+from pellucid.text.tables import CorpusFile
 
 if TYPE_CHECKING:
     from pandas import DataFrame

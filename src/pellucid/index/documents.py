@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from pellucid.errors import MAX_WRITTEN_BITS, InputError, shown, warn
 from pellucid.index.values import plain_metadata
-from pellucid.text.corpus import CorpusFile
 from pellucid.text.inputs import describe_item, iterate_texts
 from pellucid.text.lines import batches_by_size
+from pellucid.text.tables import CorpusFile
 from pellucid.text.unicode import canonicalize, canonicalize_with_offsets, cluster_start, well_formed
 
 MAX_PASSAGES = 1 << 16  # of a document

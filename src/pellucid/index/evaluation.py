@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,8 +28,7 @@ from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
 from pellucid.index.settings import validate_word_weights
 from pellucid.text.delimited import DelimitedFile
-from pellucid.text.json_rows import parse_json
-from pellucid.text.lines import read_lines
+from pellucid.text.lines import parse_json, read_lines
 from pellucid.text.unicode import canonicalize, well_formed
 
 Queries = Mapping[str, str]
@@ -427,7 +426,7 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """
     relevant: dict[str, dict[str, int]] = {}
     table = DelimitedFile(Path(path), delimiter="\t", quoting="none")
-    for number, _, cells in table:
+    for number, cells in chain.from_iterable(zip(*block) for block in table.blocks()):
         row = {name: cell or "" for name, cell in zip(table.names, cells)}
         try:
             grade, grades = int(row["score"]), relevant.setdefault(row["query-id"], {})

@@ -31,8 +31,7 @@ from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra, warn
 from pellucid.loading import load
 from pellucid.persistence.store import check_vacant, writing
-from pellucid.text.json_rows import parse_json
-from pellucid.text.lines import UNPACKERS, check_file, read_lines
+from pellucid.text.lines import UNPACKERS, check_file, parse_json, read_lines
 from pellucid.text.parquet import parquet_rows
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")

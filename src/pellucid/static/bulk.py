@@ -37,7 +37,7 @@ from pellucid.static.folder import not_finite
 from pellucid.static.precision import is_known_sound, kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.static.words import WordList, sizes_from, slice_for
-from pellucid.text.arrow import Utf8Texts, named_encoding
+from pellucid.text.inputs import Utf8Texts, named_encoding
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
 

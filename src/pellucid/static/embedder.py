@@ -412,7 +412,7 @@ class StaticEmbedder(Embedder):
         """Return texts as a list of strings; of Arrow without a string for each."""
         if not is_arrow(inputs) or native() is None:
             return super()._read_texts(inputs)
-        from pellucid.text.arrow import arrow_texts
+        from pellucid.text.inputs import arrow_texts
 
         self.start_compiled()
         return arrow_texts(inputs)

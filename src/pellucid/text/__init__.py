@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.text.corpus import CorpusFile as CorpusFile
+    from pellucid.text.tables import CorpusFile as CorpusFile
     from pellucid.text.words import Coverage as Coverage, split_words as split_words
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

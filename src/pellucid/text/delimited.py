@@ -1,23 +1,25 @@
 r"""Tables of text: cells divided by commas, semicolons, tabs or others, with or without quotation marks.
 
-Python's csv module is not used: its limit on a cell is one for the whole process, it stops at a cell such as
-"He said "hi"" without a hint, and it does not say where a row begins and ends, which a copy of a row must know.
-
-What pandas, Polars, R, spreadsheets and databases write is read to the same cells. Quotation marks around a cell are
-not part of it, and doubled ones in it stand for one. In tab-separated text they are text like any other, unless all of
-the file is quoted by one rule. A cell `\N` is missing, as is an `NA` without quotation marks where strings have them.
+What pandas, Polars, R, spreadsheets and databases write is read to the same cells. In tab-separated text quotation
+marks are text like any other, unless all of the file is quoted by one rule. A cell `\N` is missing, as is an `NA`
+without quotation marks where strings have them. Files of ours (their byte order mark says so) have an apostrophe before
+what a spreadsheet takes for a formula; it is no part of the cell.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import re
-from collections.abc import Iterator
-from itertools import chain
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pellucid.errors import CorpusError, warn
-from pellucid.text.lines import MAX_LINE_BYTES, LineReader, is_stream, read_lines
+from pellucid.text.lines import MAX_TEXT_CHARS, is_stream, line_blocks, open_file, read_lines
 
 QUOTINGS = ("csv", "backslash", "none")
 r"""How cells are quoted: "csv" in quotation marks, doubled inside; "backslash" with \", \t and \n for what they stand
@@ -26,37 +28,34 @@ for, as MySQL, Postgres and Spark write; "none" not at all."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " "}
 """Names of characters between cells, some of which are hard to type in a shell."""
 
+_BLOCK_ROWS = 1024
+_PEEK_LINES = 30  # that decide about the delimiter and about rows with one cell more than the header
+_MAX_ROW_CELLS = 4_000_000
+_MAX_SCAN_CHARS = 1 << 20  # of a row that spans lines, while the quoting is found out
+_NULL, _QUOTE, _BACKSLASH = "\ufdd0\ufdd1\ufdd2"  # a missing cell, \\" and \\\\ while a row is cut: in no text
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
+_SPACED_HEADER = re.compile(r'"[^"]*"( "[^"]*")+')
+_TAB_CELL = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t]*)(?:\t|\Z)')
+_NO_QUOTES_NEEDED = re.compile(r"[-+\d.,:/ ]*(e[-+]?\d+)?|NA|NaN|nan|NULL|\\N|true|false", re.ASCII | re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "N": _NULL}
+
 Cells = list[str | None]
 
-_GUESSED = ",;\t|"  # characters that may be between the cells; of equally good ones the first
-_MAX_CELLS = 4_000_000  # of a row: each takes about a hundred bytes
-_PEEK_LINES = 30  # that decide about the delimiter and about rows with one cell more than the header
-_BARE_LINES = 10_000  # without a quotation mark, which show the columns whose cells need none
-_MAX_SCAN_CHARS = 1 << 20  # of a row that spans lines, while the quoting is found out
-_QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
-_ESCAPED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_SPACED_HEADER = re.compile(r'"[^"]*"( "[^"]*")+')
-_NEEDS_NO_QUOTES = re.compile(r"[-+\d.,:/ ]+(e[-+]?\d+)?|NA|NaN|nan|NULL|\\N|true|false", re.ASCII | re.IGNORECASE)
-_IN_QUOTES = re.compile(r'[^"\\]+|\\.|"|\\', re.DOTALL)  # the pieces of a cell with backslashes
-_BACKSLASHED = re.compile(r"\\(.)", re.DOTALL)
-_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+
+def as_cell(text: str) -> str:
+    """Return a text as a cell of a table of text: behind an apostrophe where a spreadsheet may take it for a formula.
+
+    >>> as_cell("=1+1"), as_cell("'=1+1"), as_cell("one's")
+    ("'=1+1", "''=1+1", "one's")
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
-class Row(NamedTuple):
-    """A row of a table."""
-
-    first: int  # line
-    last: int  # line
-    cells: Cells
-
-
-class Dialect(NamedTuple):
-    """How cells are divided and quoted."""
-
-    delimiter: str
-    quoting: str = "csv"
-    skips_blanks: bool = False  # blanks after a delimiter are no part of a cell
-    quoted_names: bool = False  # the header is in quotation marks: strings are, too, and a bare NA is no string
+def from_cell(cell: str) -> str:
+    """Return the text of a cell that `as_cell` made."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 class DelimitedFile:
@@ -65,17 +64,17 @@ class DelimitedFile:
     def __init__(
         self,
         path: Path,
-        *,
         encoding: str | None = None,
         delimiter: str | None = None,
         quoting: str | None = None,
+        *,
         is_quiet: bool = False,
     ) -> None:
         """Read the names of the columns.
 
         Args:
             path: the file, or a pipe.
-            encoding: see `read_lines`.
+            encoding: None for UTF-8, or what a byte order mark says.
             delimiter: the character between the cells; None takes what the first lines show.
             quoting: one of `QUOTINGS`; None takes "csv", and between tabs what the file shows.
             is_quiet: give no warnings, as the file is read again.
@@ -83,349 +82,272 @@ class DelimitedFile:
         Raises:
             CorpusError: the file is empty or broken.
         """
-        self.path = path
-        self._is_quiet = is_quiet
-        self._lines = LineReader(path, encoding=encoding)
-        self._lines.skip_blank()
-        line = re.fullmatch(r'"?sep=(.)"?', "".join(self._lines.peek(1)), re.IGNORECASE)  # as Excel reads and writes
-        if line:
-            next(self._lines)
-            self._lines.skip_blank()
-            delimiter = delimiter or line[1]
-        peeked = self._lines.peek(_PEEK_LINES)
-        if not peeked:
+        self.path, self._is_quiet, self._is_ours = path, is_quiet, False
+        if not is_stream(path):
+            with open_file(path) as file:
+                self._is_ours = file.read(3) == codecs.BOM_UTF8
+        blocks = line_blocks(path, encoding=encoding, is_table=True)
+        lines: list[str] = []
+        self._n_skipped = 0  # lines before the header
+        for block in blocks:
+            lines = block
+            while lines and (not lines[0] or lines[0].isspace()):
+                lines = lines[next((n for n, line in enumerate(lines) if line and not line.isspace()), len(lines)) :]
+            self._n_skipped += len(block) - len(lines)
+            if lines:
+                break
+        if lines and (match := re.fullmatch(r'"?sep=(.)"?', lines[0], re.IGNORECASE)):  # as Excel reads and writes
+            lines, self._n_skipped, delimiter = lines[1:], self._n_skipped + 1, delimiter or match[1]
+        if not lines:
             raise CorpusError(f"{path} is empty; the first line of a table names its columns")
-        delimiter = delimiter or _delimiter_of(peeked, tabbed=bool({".tsv", ".tab"} & set(path.suffixes)))
-        if quoting is None:
-            scan = _TabScan(None if is_quiet else path.name)
-            text = iter(self._lines.peek(_BARE_LINES)) if is_stream(path) else read_lines(path, encoding=encoding)
-            quoting = scan.quoting(text) if delimiter == "\t" else "csv"
-        self.dialect = _dialect_of(peeked[0], delimiter, quoting)
-        self._rows = _RowReader(path, self._lines, self.dialect)
-        self.names = ["" if cell is None else cell.strip() for cell in next(self._rows).cells]
+        peeked = lines[:_PEEK_LINES]
+        self.delimiter = delimiter or _find_delimiter(peeked, is_tabbed=bool({".tsv", ".tab"} & set(path.suffixes)))
+        if quoting is None and self.delimiter == "\t":
+            whole = lines if is_stream(path) else read_lines(path, encoding=encoding)
+            quoting = _TabScan(whole, None if is_quiet else path.name).quoting
+        self.quoting = quoting or "csv"
+        quoted_names = rf"(?:{_QUOTED.pattern}(?:{re.escape(self.delimiter)}|$))+"
+        self._has_quoted_names = bool(re.fullmatch(quoted_names, lines[0]))
+        names = lines[0].split(self.delimiter)[1:]
+        skips_blanks = self.quoting == "csv" and bool(names) and all(re.match(" [^ ]", name) for name in names)
+        prepared = chain.from_iterable(self._prepare(chain([lines], blocks)))
+        self._reader = csv.reader(prepared, **self.dialect, skipinitialspace=skips_blanks)
+        self._converts = self._is_ours or self.quoting == "backslash" or self._has_quoted_names
+        self._next_line, self._is_single, self._is_done = self._n_skipped + 1, False, False
+        self._error: CorpusError | None = None
+        self._spanning: list[tuple[int, int]] = []  # first and last lines of rows
+        _, header = self._read_rows(1)
+        if self._error is not None:
+            raise self._error
+        self.names = ["" if cell is None else cell.strip() for cell in header[0]]
         """Of the columns; "" where one has none."""
-        self._rows.is_single = len(self.names) == 1
-        self._ahead = self._first_rows()
+        self._is_single = len(self.names) == 1
+        self._ahead = self._read_rows(_PEEK_LINES)
+        self._name_more_columns()
 
-    def _first_rows(self) -> list[Row]:
-        """Return the first rows, after giving a name to a column that the header lacks."""
-        rows = [row for row in [next(self._rows, None)] if row is not None]
-        more = len(self.names) + 1
-        if rows and len(rows[0].cells) == more > 2:
-            rows += [row for row, _ in zip(self._rows, range(_PEEK_LINES))]
-            if all(len(row.cells) == more for row in rows) and not self._rows.stray:
-                # a delimiter after the last cell, or names of rows, as R writes them
-                at_end = not self.dialect.quoted_names and not any(row.cells[-1] for row in rows)
-                self.names.insert(len(self.names) if at_end else 0, "")
-        return rows
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """How cells are divided and quoted, as the csv module takes it."""
+        if self.quoting == "none" or (
+            self.quoting == "backslash" and self.delimiter == "\t" and not self._has_quoted_names
+        ):
+            quoting = csv.QUOTE_NONE  # databases write no quotation marks between tabs
+        else:
+            quoting = csv.QUOTE_MINIMAL
+        escape = "\\" if self.quoting == "backslash" else None
+        return {"delimiter": self.delimiter, "quoting": quoting, "escapechar": escape, "strict": True}
 
-    def __iter__(self) -> Iterator[Row]:
-        """Yield the rows.
+    def blocks(self) -> Iterator[tuple[Sequence[int], list[Cells]]]:
+        """Yield some rows at a time: the first line of each, and its cells.
 
         Raises:
             CorpusError: the file is broken at a named line.
         """
-        rows, spanning = 0, 0
-        example: Row | None = None
-        for row in chain(self._ahead, self._rows):
-            if len(row.cells) != len(self.names):
-                raise CorpusError(self._wrong_count(row))
-            rows += 1
-            if row.last > row.first:
-                spanning, example = spanning + 1, example or row
-            yield row
-        if self._is_quiet:
-            return
-        if example is not None:
+        width, n_rows = len(self.names), 0
+        first_lines, rows = self._ahead
+        while rows or not self._is_done:
+            for first, cells in zip(first_lines, rows) if set(map(len, rows)) - {width} else ():
+                if len(cells) != width:
+                    raise CorpusError(self._wrong_count(first, cells))
+            n_rows += len(rows)
+            yield first_lines, rows
+            first_lines, rows = ([], []) if self._is_done else self._read_rows(_BLOCK_ROWS)
+        if self._spanning and not self._is_quiet:
             warn(
-                f"{self.path.name}: {rows:,} rows in {self._lines.number:,} lines, as cells in quotation marks span "
-                f"lines in {spanning:,}; the first is in lines {example.first:,} to {example.last:,}"
-            )
-        if self._rows.undoubled is not None:
-            count, line = self._rows.undoubled
-            warn(
-                f"{self.path.name}: {count:,} cells in quotation marks hold others that are not doubled, the first in "
-                f"line {line:,}; they are read as pandas reads them. If each has a backslash: --quoting backslash"
+                f"{self.path.name}: {n_rows:,} rows in {self._next_line - 1:,} lines, as cells in quotation marks span "
+                f"lines in {len(self._spanning):,}; the first is in lines {self._spanning[0][0]:,} to "
+                f"{self._spanning[0][1]:,}"
             )
 
-    def _wrong_count(self, row: Row) -> str:
-        cells, expected = len(row.cells), len(self.names)
-        text = self.dialect.delimiter.join(cell or "" for cell in row.cells)
-        if self.dialect.quoting == "none":
+    def _read_rows(self, size: int) -> tuple[Sequence[int], list[Cells]]:
+        """Return first lines and cells of at most `size` next rows, without those that are blank."""
+        if self._error is not None:  # after the rows before it have been given
+            raise self._error
+        last_lines: list[int] = []
+        rows: list[Cells] = []
+        with _long_cells():
+            try:
+                for cells in islice(self._reader, size):
+                    rows.append(cells)  # type: ignore[arg-type]
+                    last_lines.append(self._reader.line_num)
+            except csv.Error as error:
+                self._error = CorpusError(
+                    self._broken(self._n_skipped + last_lines[-1] + 1 if rows else self._next_line, error)
+                )
+            except CorpusError as error:
+                self._error = error
+        self._is_done = len(rows) < size and self._error is None
+        first, last = self._next_line, (self._n_skipped + last_lines[-1] if rows else self._next_line - 1)
+        self._next_line = last + 1
+        first_lines: Sequence[int] = range(first, last + 1)
+        if len(rows) != len(first_lines) or min(map(len, rows), default=2) < 2:
+            spans = pairwise([first - 1, *(self._n_skipped + line for line in last_lines)])
+            filled = [
+                (before + 1, last, cells or [""])
+                for (before, last), cells in zip(spans, rows)
+                if len(cells) > 1 or self._is_single or "".join(cells).strip()  # type: ignore[arg-type]
+            ]
+            self._spanning += [(first, last) for first, last, _ in filled if last > first]
+            first_lines, rows = [first for first, _, _ in filled], [cells for _, _, cells in filled]
+        for first, cells in zip(first_lines, rows):
+            if self._converts or "\\N" in cells:
+                cells[:] = map(self._convert, cells)
+            if len(cells) > _MAX_ROW_CELLS:
+                raise CorpusError(f"{self.path}, line {first}: more than {_MAX_ROW_CELLS:,} cells in a row; divide it")
+        return first_lines, rows
+
+    def _convert(self, cell: str | None) -> str | None:
+        """Return what a cell holds, None for a missing value."""
+        if cell == _NULL or (cell == "\\N" and self.quoting != "backslash"):
+            return None
+        return from_cell(cell) if self._is_ours and cell else cell
+
+    def _prepare(self, blocks: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield lines as the csv module takes them, with missing cells marked."""
+        mark = re.escape(self.delimiter)
+        bare_na = re.compile(rf"(?:(?<={mark})|^)NA(?={mark}|$)")
+        after_escape = re.compile(rf'\\"{mark}(?!")[^"]*(?<!{mark})"')
+        is_inside, n_lines = False, self._n_skipped  # inside of a cell in quotation marks
+        for block in blocks:
+            if self.quoting == "backslash":
+                block = [_ESCAPED.sub(lambda match: "\\" + _ESCAPES.get(match[1], match[1]), line) for line in block]
+            elif self.quoting == "csv" and any('\\"' in line for line in block):
+                for number, line in enumerate(block, n_lines + 1):
+                    if after_escape.search(line):
+                        raise CorpusError(self._broken(number, r"a cell in quotation marks holds \""))
+            for number, line in enumerate(block) if self._has_quoted_names else ():
+                if self.quoting == "backslash":
+                    line = line.replace("\\\\", _BACKSLASH).replace('\\"', _QUOTE)
+                pieces = line.split('"')
+                if "NA" in line:
+                    pieces[is_inside::2] = [bare_na.sub(_NULL, piece) for piece in pieces[is_inside::2]]
+                    block[number] = '"'.join(pieces).replace(_QUOTE, '\\"').replace(_BACKSLASH, "\\\\")
+                is_inside ^= len(pieces) % 2 == 0
+            n_lines += len(block)
+            yield [line + "\n" for line in block]
+
+    def _name_more_columns(self) -> None:
+        """Give a name to a column that the header lacks: names of rows, as R writes them, or one that is empty."""
+        rows, more = self._ahead[1], len(self.names) + 1
+        if more > 2 and rows and all(len(cells) == more for cells in rows):
+            is_at_end = not self._has_quoted_names and not any(cells[-1] for cells in rows)
+            if is_at_end or not any('"' in (cell or "") for cells in rows for cell in cells):
+                self.names.insert(len(self.names) if is_at_end else 0, "")
+
+    def _broken(self, line: int, error: object) -> str:
+        problem = str(error)
+        if "unexpected end" in problem or "field limit" in problem:
+            problem = f"a quotation mark opens a cell, and none closes it within {MAX_TEXT_CHARS:,} characters"
+        elif "expected after" in problem:
+            problem = "a quotation mark within a cell in quotation marks is not doubled"
+        return (
+            f"{self.path}, line {line}: {problem}. If a backslash stands before those in cells: --quoting backslash. "
+            "If quotation marks are part of the text: --quoting none"
+        )
+
+    def _wrong_count(self, line: int, cells: Sequence[str | None]) -> str:
+        expected = len(self.names)
+        if self.quoting == "none":
             hint = "If cells are in quotation marks: --quoting csv"
-        elif "\\" in text:
+        elif any("\\" in (cell or "") for cell in cells):
             hint = "If backslashes stand before quotation marks or delimiters: --quoting backslash"
         elif expected == 1:
             hint = "If something else divides the cells: --delimiter"
         else:
-            what = f"{self.dialect.delimiter!r}" if cells > expected else "a line break"
+            what = f"{self.delimiter!r}" if len(cells) > expected else "a line break"
             hint = f"A cell with {what} in it needs quotation marks; if they are part of the text: --quoting none"
-        return f"{self.path}, line {row.first} has {cells} cells; the header has {expected}. {hint}"
+        return f"{self.path}, line {line} has {len(cells)} cells; the header has {expected}. {hint}"
 
 
-class _RowReader:
-    """Cuts lines into rows of cells."""
-
-    def __init__(self, path: Path, lines: LineReader, dialect: Dialect) -> None:
-        self.is_single = False  # one column, in which a blank line is an empty cell
-        self.undoubled: tuple[int, int] | None = None  # number of cells with such marks, and the first one's line
-        self.stray = 0  # cells that are not in quotation marks and hold one
-        self._path, self._lines, self._dialect = path, lines, dialect
-        self._unescaped = re.compile(r"[^\\D]*(?:\\.[^\\D]*)*".replace("D", re.escape(dialect.delimiter)), re.DOTALL)
-
-    def __iter__(self) -> Iterator[Row]:
-        return self
-
-    def __next__(self) -> Row:
-        dialect, line = self._dialect, next(self._lines)
-        while not self.is_single and (not line or (line.isspace() and dialect.delimiter not in line)):
-            self._lines.skip_blank()
-            line = next(self._lines)
-        first = self._lines.number
-        if len(line) > _MAX_CELLS and line.count(dialect.delimiter) > _MAX_CELLS:
-            raise CorpusError(f"{self._path}, line {first}: more than {_MAX_CELLS:,} cells in a row; divide it")
-        cells: Cells
-        if dialect.quoting == "csv" and '"' in line:
-            cells = self._quoted_cells(line)
-        elif dialect.quoting == "backslash" and ('"' in line or "\\" in line):
-            cells = self._escaped_cells(line)
-        else:
-            cells = self._bare_cells(line)
-        return Row(first, self._lines.number, cells)
-
-    def _bare_cells(self, line: str) -> Cells:
-        dialect = self._dialect
-        cells: Cells = [*line.removesuffix("\r").split(dialect.delimiter)]
-        if dialect.skips_blanks:
-            cells = [cell and cell.lstrip(" ") for cell in cells]
-        if "\\N" in line or (dialect.quoted_names and "NA" in line):
-            cells = list(map(self._bare, cells))
-        return cells
-
-    def _bare(self, cell: str | None) -> str | None:
-        """Return a cell without quotation marks; None for a missing value."""
-        return None if cell == "\\N" or (cell == "NA" and self._dialect.quoted_names) else cell
-
-    def _quoted_cells(self, line: str) -> Cells:
-        """Return the cells of a row, some in quotation marks; it may span lines."""
-        delimiter, cells, start = self._dialect.delimiter, Cells(), 0
-        backslashes, stray = False, self.stray
-        while True:
-            first = start
-            while delimiter != " " and line.startswith(" ", first):
-                first += 1
-            if self._dialect.skips_blanks or line.startswith('"', first):  # no writer leaves a bare cell that begins so
-                start = first
-            if line.startswith('"', start):
-                cell, line, start = self._quoted_cell(line, start + 1)
-                end = line.find(delimiter, start)
-                tail = line[start : end if end >= 0 else len(line)].removesuffix("\r")
-                if tail and not tail.isspace():
-                    count, number = self.undoubled or (0, self._lines.number)
-                    self.undoubled = count + 1, number
-                    cell += tail
-                backslashes = backslashes or '\\"' in cell
-                cells.append(cell)
-            else:
-                end = line.find(delimiter, start)
-                bare = line[start:end] if end >= 0 else line[start:].removesuffix("\r")
-                self.stray += '"' in bare
-                cells.append(self._bare(bare))
-            if end < 0:
-                if backslashes and self.stray > stray:
-                    raise self._backslash_error()
-                return cells
-            start = end + len(delimiter)
-
-    def _quoted_cell(self, line: str, start: int) -> tuple[str, str, int]:
-        """Return a cell after its first quotation mark, the line in which it ends, and where it ends there."""
-        pieces: list[str] = []
-        first = self._lines.number
-        while True:
-            end = line.find('"', start)
-            if end < 0:
-                pieces += [line[start:], "\n"]
-                line, start = self._next_marked(first, pieces), 0
-                continue
-            doubled = line.startswith('"', end + 1)
-            at_end = line[end + 1 : end + 2] in ("", "\r", self._dialect.delimiter)
-            if end > start and line[end - 1] == "\\" and not doubled and not at_end:
-                raise self._backslash_error()
-            pieces.append(line[start : end + doubled])
-            start = end + 1 + doubled
-            if not doubled:
-                return "".join(pieces), line, start
-
-    def _backslash_error(self) -> CorpusError:
-        return CorpusError(
-            f'{self._path}, line {self._lines.number}: a cell in quotation marks holds \\". If a backslash stands '
-            "before each of those in cells: --quoting backslash. Otherwise double them"
-        )
-
-    def _next_marked(self, first: int, pieces: list[str]) -> str:
-        """Return the next line with a quotation mark, and add what is before it to the cell that began in a line."""
-        text, line = self._lines.take_until('"', MAX_LINE_BYTES)
-        pieces.append(text)
-        if line is None or sum(map(len, pieces)) > MAX_LINE_BYTES:
-            within = f" within {MAX_LINE_BYTES:,} characters" if line is not None or len(text) > MAX_LINE_BYTES else ""
-            hint = "If quotation marks are part of the text: --quoting none"
-            if any('\\"' in piece for piece in pieces[:3]):
-                hint = "If a backslash stands before those in cells: --quoting backslash"
-            raise CorpusError(
-                f"{self._path}, line {first}: a quotation mark opens a cell, and none closes it{within}. {hint}"
-            )
-        return line
-
-    def _next_line(self, first: int, size: int) -> str:
-        line = next(self._lines, None)
-        if line is None or size > MAX_LINE_BYTES:
-            raise CorpusError(
-                f"{self._path}, line {first}: a cell does not end before the file does, or is longer than "
-                f"{MAX_LINE_BYTES:,} characters. If quotation marks and backslashes are text: --quoting none"
-            )
-        return line
-
-    def _escaped_cells(self, line: str) -> Cells:
-        """Return the cells of a row in which backslashes change what stands after them; it may span lines."""
-        delimiter, cells, start = self._dialect.delimiter, Cells(), 0
-        has_quotes = delimiter != "\t" or self._dialect.quoted_names  # databases write none between tabs
-        while True:
-            pieces: list[str] = []
-            first, size = self._lines.number, 0
-            if has_quotes and line.startswith('"', start):
-                start += 1
-                while True:
-                    match = _IN_QUOTES.match(line, start)
-                    piece = match[0] if match else "\n"
-                    size, start = size + len(piece), start + len(piece)
-                    if piece == '"':
-                        if not line.startswith('"', start):
-                            break
-                        start += 1  # doubled
-                    if match is None:
-                        line, start = self._next_line(first, size), 0
-                    pieces.append(piece)
-                cells.append(_unescape("".join(pieces)))
-                end = line.find(delimiter, start)
-            else:
-                while True:
-                    match = self._unescaped.match(line, start)
-                    piece = match[0] if match else ""
-                    pieces.append(piece)
-                    end = start + len(piece)
-                    if line[end:] != "\\":
-                        break
-                    size += len(piece)
-                    pieces.append("\\\n")  # a line end that belongs to the cell
-                    line, start = self._next_line(first, size), 0
-                cell = self._bare("".join(pieces).removesuffix("\r"))
-                cells.append(None if cell is None else _unescape(cell))
-                end = end if end < len(line) else -1
-            if end < 0:
-                return cells
-            start = end + len(delimiter)
+_limits: list[int] = []
+_limits_lock = threading.Lock()
 
 
-def _unescape(cell: str) -> str:
-    return _BACKSLASHED.sub(lambda match: _MEANINGS.get(match[1], match[1]), cell)
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Allow long cells while a block is read: the csv module has one limit for the whole process."""
+    with _limits_lock:
+        _limits.append(csv.field_size_limit(MAX_TEXT_CHARS))
+    try:
+        yield
+    finally:
+        with _limits_lock:
+            limit = _limits.pop()
+            if not _limits:
+                csv.field_size_limit(limit)
 
 
-def _delimiter_of(lines: list[str], *, tabbed: bool) -> str:
-    """Return what divides the cells of some first lines; `tabbed` says that the file's name promises tabs."""
+def _find_delimiter(lines: Sequence[str], *, is_tabbed: bool) -> str:
+    """Return what divides the cells of some first lines; `is_tabbed` says that the file's name promises tabs."""
     header, *bare = [_QUOTED.sub("", line) for line in lines if line and not line.isspace()]
-    if tabbed and "\t" in header:
+    if is_tabbed and "\t" in header:
         return "\t"
-    counts = {mark: header.count(mark) for mark in _GUESSED if mark in header}
+    counts = {mark: header.count(mark) for mark in ",;\t|" if mark in header}
     if not counts:
-        return " " if _SPACED_HEADER.fullmatch(lines[0]) else "\t" if tabbed else ","
+        return " " if _SPACED_HEADER.fullmatch(lines[0]) else "\t" if is_tabbed else ","
     fitting = {mark: sum(line.count(mark) == count for line in bare) for mark, count in counts.items()}
     best = max(counts, key=lambda mark: (fitting[mark], counts[mark]))
-    return "\t" if tabbed and fitting[best] < len(bare) else best
-
-
-def _dialect_of(header: str, delimiter: str, quoting: str) -> Dialect:
-    names = header.split(delimiter)[1:]
-    skips_blanks = quoting == "csv" and bool(names) and all(re.match(" [^ ]", name) for name in names)
-    quoted_names = re.fullmatch(rf"(?:{_QUOTED.pattern}(?:{re.escape(delimiter)}|\r?$))+", header)
-    return Dialect(delimiter, quoting, skips_blanks, bool(quoted_names))
+    return "\t" if is_tabbed and fitting[best] < len(bare) else best
 
 
 class _TabScan:
     """Finds out whether the cells of tab-separated text are quoted by one rule, so that the marks are no text."""
 
-    def __init__(self, name: str | None) -> None:
-        self._name = name
+    def __init__(self, lines: Iterable[str], name: str | None) -> None:
+        """Read all lines; `name` is that of the file, for a warning."""
+        self._lines = (line for line in lines if line and not line.isspace())
         self._needless: set[int] = set()  # columns with a cell in marks that it does not need
         self._bare: set[int] = set()  # columns with a string without marks
-        self._number = 0  # of the last line
+        self._marked, self._split = False, ""  # whether a row has marks; the first line of a cell that may be several
+        header = next(self._lines, "")
+        self._width, self._has_quoted_names = header.count("\t") + 1, header.startswith('"')
+        is_quoted = self._cells(header) is not None and all(map(self._is_quoted, self._lines))
+        if is_quoted and (self._has_quoted_names or self._marked):
+            self.quoting = "csv"
+        else:
+            self.quoting = "backslash" if self._has_quoted_names else "none"
+        if self._split and name is not None:
+            warn(
+                f"{name}: the quotation marks in {self._split!r:.60} and the lines after it are read as text, as each "
+                "line has all cells. If they are around one cell: --quoting csv"
+            )
 
-    def quoting(self, lines: Iterator[str]) -> str:
-        """Return the quoting that fits all lines, "none" where no other one does."""
-        lines = (line for line in lines if line and not line.isspace())
-        header = next(lines, "")
-        width, quoted_names = header.count("\t") + 1, header.startswith('"')
-        has_marks, bare_lines = quoted_names, 0
-        if '"' in header and self._tokens(header, _QUOTED) is None:
-            return "none"
-        for line in lines:
-            if '"' not in line:
-                bare_lines += 1
-                if bare_lines <= _BARE_LINES:
-                    self._count(line.split("\t"))
-            else:
-                has_marks = True
-                row = self._whole_row(line, lines)
-                cells = self._tokens(row, _QUOTED)
-                if cells is None or len(cells) not in (width, width + 1):  # R names rows, and not their column
-                    escaped = quoted_names and self._tokens(line, _ESCAPED) is not None
-                    return "backslash" if escaped else "none"
-                spans = row.split("\n")
-                if len(spans) > 1 and not quoted_names and all(part.count("\t") + 1 == width for part in spans):
-                    if self._name is not None:
-                        warn(
-                            f"{self._name}: the quotation marks in {spans[0]!r:.60} and the lines after it are read as "
-                            "text, as each line has all cells. If they are around one cell: --quoting csv"
-                        )
-                    return "none"
-                self._count(cells)
-            if self._needless & self._bare:
-                return "none"
-        return "csv" if has_marks else "none"
-
-    def _whole_row(self, line: str, lines: Iterator[str]) -> str:
-        """Return a line, with those after it that belong to it if a quotation mark in it opens a cell."""
-        parts, marks, size = [line], line.count('"'), len(line)
-        while marks % 2 and size < _MAX_SCAN_CHARS:
-            more = next(lines, None)
-            if more is None:
-                break
-            parts.append(more)
-            marks += more.count('"')
-            size += len(more)
-        return "\n".join(parts)
+    def _is_quoted(self, line: str) -> bool:
+        """Whether a row is quoted by the rule, after reading the lines that belong to it."""
+        if '"' not in line:
+            if len(self._bare) < self._width:
+                self._look_at(line.split("\t"))
+            return not self._needless & self._bare
+        self._marked, rows, n_marks, n_chars = True, [line], line.count('"'), len(line)
+        while n_marks % 2 and n_chars < _MAX_SCAN_CHARS and (more := next(self._lines, None)) is not None:
+            rows.append(more)
+            n_marks += more.count('"')
+            n_chars += len(more)
+        cells = self._cells("\n".join(rows))
+        if cells is None or len(cells) not in (self._width, self._width + 1):  # R names rows, and not their column
+            return False
+        if len(rows) > 1 and not self._has_quoted_names and all(row.count("\t") + 1 == self._width for row in rows):
+            self._split = rows[0]
+            return False
+        self._look_at(cells)
+        return not self._needless & self._bare
 
     @staticmethod
-    def _tokens(row: str, quoted: re.Pattern[str]) -> list[str] | None:
+    def _cells(row: str) -> list[str] | None:
         """Return the cells of a row as they stand; None if one has a quotation mark and is not in such."""
         cells, start = [], 0
-        while True:
-            match = quoted.match(row, start) if row.startswith('"', start) else None
-            end = match.end() if match else row.find("\t", start)
-            end = len(row) if end < 0 else end
-            cell = row[start:end]
-            if (not match and '"' in cell) or row[end : end + 1] not in ("", "\t"):
+        while start <= len(row):
+            match = _TAB_CELL.match(row, start)
+            if match is None:
                 return None
-            cells.append(cell)
-            if end == len(row):
-                return cells
-            start = end + 1
+            cells.append(match[1])
+            start = match.end() + (match.end() == len(row) and not match[0].endswith("\t"))
+        return cells
 
-    def _count(self, cells: list[str]) -> None:
-        """Look at cells: which are in marks that they do not need, and which have none."""
+    def _look_at(self, cells: list[str]) -> None:
         for column, cell in enumerate(cells):
             if cell.startswith('"'):
-                inner = cell[1:-1]
-                if inner and not any(mark in inner for mark in '"\t\n\r'):
+                if len(cell) > 2 and not any(mark in cell[1:-1] for mark in '"\t\n\r'):
                     self._needless.add(column)
-            elif column not in self._bare and cell and not _NEEDS_NO_QUOTES.fullmatch(cell):
+            elif column not in self._bare and not _NO_QUOTES_NEEDED.fullmatch(cell):
                 self._bare.add(column)

@@ -1,36 +1,32 @@
-"""Parquet files, read in batches that take bounded memory whatever the file claims.
+"""Parquet files, read in batches that take bounded memory.
 
-A few hundred bytes of Parquet can stand for gigabytes: a dictionary with one long string to which every row points, or
-compressed zeros. So the sizes in the file's metadata and the longest entries of dictionaries decide how many rows are
-read at once. A file whose metadata lies is found out when pyarrow reads it, not before.
+A few hundred bytes of Parquet can stand for gigabytes: a dictionary with one long string to which every row points. So
+strings are read as dictionaries, and the longest one of a batch decides how many rows are unpacked at once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pellucid.errors import CorpusError, PellucidError, missing_extra
-from pellucid.text.lines import NoValue, batches_by_size, check_file, describe_error, is_stream
+from pellucid.text.lines import NoValue, check_file, describe_error, is_stream
 
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import ParquetFile, ParquetWriter
 except ImportError as error:
     raise missing_extra("pyarrow", "parquet") from error
 
-_BATCH_BYTES = 1 << 25  # of the texts of a batch, about
-_LONG_LIST = 1000  # values
-_BATCH_ROWS = 256  # in memory at once, at most
-_DICTIONARIES, _DICTIONARY_BYTES = 4096, 1 << 26  # that are read at once
-_MIN_BOMB_BYTES, _MAX_PACKED = 1 << 26, 100  # of a column of a row group; a larger one unpacks to at most so many times
-_BY_PREFIX = "DELTA_BYTE_ARRAY"  # each value by what it has in common with the one before, which may be all of it
+_BATCH_BYTES = 1 << 25  # of the strings of a batch, about
+_BATCH_ROWS = 256  # that become Python objects at once, at most
+_COPIED_ROWS = 8_192  # at once
+_MAX_LIST_ITEMS = 1000  # that become Python objects; metadata has no longer lists
+_MIN_BOMB_BYTES, _MAX_RATIO = 1 << 26, 100  # a larger column of a row group unpacks to at most so many times its bytes
 
 
 class Table:
@@ -38,18 +34,22 @@ class Table:
 
     def __init__(self, path: Path) -> None:
         """Open the file and check its row counts."""
+        check_file(path)
+        if is_stream(path):
+            raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
         self.path = path
         with explained(path):
             self._file = ParquetFile(path, page_checksum_verification=True)
             self.schema, metadata = self._file.schema_arrow, self._file.metadata
-            self._names = list(self.schema.names)
-            self._counts = Counter(self._names)
-            sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-            self.starts: list[int] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist()
-            if min(sizes, default=0) < 0 or metadata.num_rows != self.starts[-1]:
-                raise CorpusError(
-                    f"{path} is damaged: its row groups have {self.starts[-1]} rows of {metadata.num_rows}"
-                )
+            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+            self.starts = list(accumulate((group.num_rows for group in groups), initial=0))
+            if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != self.starts[-1]:
+                raise CorpusError(f"{path} is damaged: its row groups have {self.starts[-1]} rows")
+            self._strings = [
+                self._file.schema.column(leaf).path
+                for leaf in range(metadata.num_columns)
+                if self._file.schema.column(leaf).physical_type == "BYTE_ARRAY"
+            ]
 
     def __enter__(self) -> Table:
         """Return the table."""
@@ -66,85 +66,67 @@ class Table:
 
     def check_once(self, columns: Sequence[str]) -> None:
         """Check that no column of these occurs twice."""
-        twice = next((name for name in columns if self._counts[name] > 1), None)
-        if twice is not None:
-            raise CorpusError(f"{self.path} has several columns {twice!r:.80}; give each a name of its own")
+        for name in columns:
+            if self.schema.names.count(name) > 1:
+                raise CorpusError(f"{self.path} has several columns {name!r:.80}; give each a name of its own")
 
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
         """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
         self.check_once(columns)
-        done = self.starts[group]
-        with explained(self.path):
-            rows = max(1, min(most, self._rows_at_once(columns, group)))
-            read = self._file.iter_batches(rows, row_groups=[group], columns=list(columns))
-        while True:
-            with explained(self.path, done):
-                batch = next(read, None)
-            if batch is None:
-                return
-            yield batch.select(list(columns))
-            done += len(batch)
+        n_rows = self.starts[group]
+        with (
+            explained(self.path, n_rows),
+            ParquetFile(
+                self.path, metadata=self._file.metadata, read_dictionary=self._strings, page_checksum_verification=True
+            ) as file,
+        ):
+            self._refuse_bombs(columns, group)
+            batches = file.iter_batches(most, row_groups=[group], columns=list(columns))
+            while True:
+                with explained(self.path, n_rows):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                batch = batch.select(list(columns))
+                longest = max(map(_longest_string, batch.columns), default=0)
+                size = max(1, min(len(batch), _BATCH_BYTES // max(1, longest)))
+                for start in range(0, len(batch), size):
+                    yield _plain(batch.slice(start, size), self.schema)
+                n_rows += len(batch)
 
-    def _rows_at_once(self, columns: Sequence[str], group: int) -> int:
-        """Return how many rows of a row group take about `_BATCH_BYTES`, at the longest entries of dictionaries."""
-        row_group, names = self._file.metadata.row_group(group), set(columns)
-        rows = max(1, self.starts[group + 1] - self.starts[group])
-        row_bytes, in_dictionary = 1.0, dict[str, list[Any]]()
-        for index, name in enumerate(self._columns_of_leaves(row_group)):
-            if name not in names:
-                continue
-            chunk = row_group.column(index)
-            unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
-            if unpacked > max(_MIN_BOMB_BYTES, _MAX_PACKED * packed):
+    def _refuse_bombs(self, columns: Sequence[str], group: int) -> None:
+        row_group = self._file.metadata.row_group(group)
+        for leaf in range(row_group.num_columns):
+            chunk = row_group.column(leaf)
+            packed, unpacked = chunk.total_compressed_size, chunk.total_uncompressed_size
+            if chunk.path_in_schema.split(".")[0] in columns and unpacked > max(_MIN_BOMB_BYTES, _MAX_RATIO * packed):
                 raise CorpusError(
-                    f"{self.path}: {packed:,} bytes of column {name!r:.80} unpack to {unpacked:,}; write the file with "
-                    "smaller row groups"
+                    f"{self.path}: {packed:,} bytes of column {chunk.path_in_schema!r:.80} unpack to {unpacked:,}; "
+                    "write the file with smaller row groups"
                 )
-            values = max(1, chunk.num_values)
-            longest = unpacked if _BY_PREFIX in chunk.encodings else unpacked / values
-            row_bytes += max(longest, self._file.schema.column(index).length) * max(1.0, values / rows)
-            if chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
-                in_dictionary.setdefault(name, []).append(chunk)
-        for name, longest in self._longest_entries(in_dictionary, group):
-            row_bytes += longest * max(chunk.num_values / rows for chunk in in_dictionary[name])
-        return int(_BATCH_BYTES / row_bytes)
-
-    def _columns_of_leaves(self, row_group: Any) -> Iterator[str]:
-        """Yield the name of the column to which each column chunk of a row group belongs: a struct has several."""
-        names = iter(self._names)
-        name = next(names, "")
-        for index in range(row_group.num_columns):
-            path = row_group.column(index).path_in_schema
-            while path != name and not path.startswith(name + "."):
-                name = next(names)
-            yield name
-
-    def _longest_entries(self, chunks: Mapping[str, list[Any]], group: int) -> Iterator[tuple[str, int]]:
-        """Yield the columns of some chunks with dictionaries, and the bytes of the longest entry of each."""
-        sizes = {name: sum(chunk.total_uncompressed_size for chunk in chunks[name]) for name in chunks}
-        for names in batches_by_size(chunks, _DICTIONARIES, sizes.__getitem__, _DICTIONARY_BYTES):
-            paths = [chunk.path_in_schema for name in names for chunk in chunks[name]]
-            with ParquetFile(self.path, metadata=self._file.metadata, read_dictionary=paths) as file:
-                first = next(file.iter_batches(1, row_groups=[group], columns=names), None)
-            for name in names:
-                yield name, (0 if first is None else _longest_entry(first.column(name))) or sizes[name]
 
 
-def _longest_entry(array: Any) -> int:
-    """Return the bytes of the longest entry of the dictionaries in an array, which may be nested; 0 without one."""
+def _longest_string(array: Any) -> int:
+    """Return the bytes of the longest string of an array whose strings are dictionaries, which may be nested."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return pc.max(pc.binary_length(array.dictionary)).as_py() or 0
     if pa.types.is_struct(kind):
-        return max(map(_longest_entry, array.flatten()), default=0)
-    return _longest_entry(array.values) if pa.types.is_nested(kind) else 0
+        return max(map(_longest_string, array.flatten()), default=0)
+    return _longest_string(array.values) if pa.types.is_nested(kind) else 0
+
+
+def _plain(batch: Any, schema: Any) -> Any:
+    """Return a batch in which columns of strings are what the file's schema says."""
+    columns = [
+        column.cast(schema.field(name).type) if pa.types.is_dictionary(column.type) else column
+        for name, column in zip(batch.schema.names, batch.columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a parquet file as dicts, with the columns that `choose` takes of its Arrow schema."""
-    check_file(path)
-    if is_stream(path):
-        raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
     with Table(path) as table:
         columns = choose(table.schema)
         for group in range(len(table.starts) - 1):
@@ -152,6 +134,20 @@ def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dic
                 with explained(path):
                     values = list(map(_values_of, batch.columns))
                 yield from (dict(zip(columns, row)) for row in zip(*values))
+
+
+def copy_groups(source: Path, target: Path, selected: Sequence[bool]) -> int:
+    """Write the selected rows of a parquet file, and return how many rows there were."""
+    with Table(source) as table:
+        if table.rows == len(selected):
+            with ParquetWriter(target, table.schema) as writer:
+                start = 0
+                for group in range(len(table.starts) - 1):
+                    for batch in table.batches(table.schema.names, group, _COPIED_ROWS):
+                        rows = pa.array(selected[start : start + len(batch)])
+                        writer.write_table(pa.Table.from_batches([batch.filter(rows)]).cast(table.schema))
+                        start += len(batch)
+        return table.rows
 
 
 def text_column_error(schema: Any, column: int) -> str:
@@ -164,7 +160,7 @@ def text_column_error(schema: Any, column: int) -> str:
 
 
 def _values_of(column: Any) -> list[Any]:
-    """Return the values of a column; those that Python cannot hold as text, and as None where that fails."""
+    """Return the values of a column as Python has them, and long lists as they are."""
     kind = column.type
     with suppress(pa.ArrowException):
         if pa.types.is_timestamp(kind) and kind.unit == "ns":  # without pandas, which would be needed otherwise
@@ -172,8 +168,8 @@ def _values_of(column: Any) -> list[Any]:
         elif pa.types.is_duration(kind) and kind.unit == "ns":
             column = column.cast(pa.duration("us"), safe=False)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        if (pc.max(pc.list_value_length(column)).as_py() or 0) > _LONG_LIST:
-            return list(column)  # not as lists of Python, which take far more
+        if (pc.max(pc.list_value_length(column)).as_py() or 0) > _MAX_LIST_ITEMS:
+            return list(column)
     try:
         values: list[Any] = column.to_pylist()
         return [value and dict(value) for value in values] if pa.types.is_map(kind) else values
@@ -191,12 +187,12 @@ def _value_of(value: Any) -> Any:
 
 
 @contextmanager
-def explained(path: Path, rows: int = 0) -> Iterator[None]:
-    """Turn whatever pyarrow raises into a CorpusError that names the file and the `rows` read so far."""
+def explained(path: Path, n_rows: int = 0) -> Iterator[None]:
+    """Turn whatever pyarrow raises into a CorpusError that names the file and the `n_rows` read so far."""
     try:
         yield
     except PellucidError:
         raise
     except Exception as error:
-        position = f", after row {rows}," if rows else ""
+        position = f", after row {n_rows}," if n_rows else ""
         raise CorpusError(f"{path}{position} is damaged or not a parquet file: {describe_error(error)}") from error

@@ -3,59 +3,141 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, time
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import CorpusError, missing_extra, warn
+from pellucid.errors import CorpusError, PellucidError, missing_extra, warn
 from pellucid.text.lines import check_file, describe_error
 
+LAST_ROW = 1_048_576
+"""Of a sheet, by the file format."""
 
-def sheet_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
-    """Yield number and values of each row of the first sheet that is not empty.
+_HEADER_ROWS = 1_000  # among which one must hold the names of the columns
+_MIN_BOMB_BYTES, _MAX_RATIO = 1 << 22, 100  # a larger part of the file unpacks to at most so many times its bytes
+_MAX_BYTES = 1 << 30  # of all parts, unpacked
+_MAX_CELL_BYTES = 1 << 20  # of XML without a tag; a cell has at most 32,767 characters
+_MAX_STRINGS = 1_500_000  # in the table of shared strings, of which Python makes an object each
 
-    Raises:
-        CorpusError: the file is absent, or no workbook.
-        MissingExtraError: openpyxl is not installed.
-    """
+
+class Sheet:
+    """The first sheet: the names in its first row that is not empty, and the rows below it."""
+
+    def __init__(self, path: Path, *, is_quiet: bool = False) -> None:
+        """Open the workbook.
+
+        Raises:
+            CorpusError: the file is absent, no workbook, or would take more memory than its size allows.
+            MissingExtraError: openpyxl is not installed.
+        """
+        check_file(path)
+        self.path, self.names, self._header = path, list[str](), 0
+        with _explained(path, "is damaged or no .xlsx file"):
+            self._has_formulas = _check_parts(path)
+            self._sheet, n_sheets = _first_sheet(path, data_only=True)
+            for row in self._sheet.iter_rows(max_row=_HEADER_ROWS) if self._sheet else ():
+                self._header += 1
+                self.names = ["" if cell.value is None else str(cell.value).strip() for cell in row]
+                if any(self.names):
+                    break
+        while self.names and not self.names[-1]:
+            self.names.pop()
+        if n_sheets > 1 and not is_quiet:
+            warn(f"{path.name}: the first of {n_sheets} sheets is read, {self._sheet.title!r:.60}")
+
+    def rows(self, columns: Sequence[int]) -> Iterator[tuple[int, list[Any]]]:
+        """Yield the number and the values in some columns of each row that is not empty.
+
+        Raises:
+            CorpusError: the file is damaged, or a cell holds a formula without a value.
+        """
+        bounds = {"min_row": self._header + 1, "max_row": LAST_ROW + 1, "max_col": max(1, len(self.names))}
+        with _explained(self.path, "is damaged"):
+            formulas: Iterator[Any] = repeat(None)
+            if self._has_formulas:
+                formulas = _first_sheet(self.path, data_only=False)[0].iter_rows(**bounds)
+            empty_cell = _empty_cell()
+            rows = zip(self._sheet.iter_rows(**bounds), formulas)
+        number = self._header
+        while True:
+            with _explained(self.path, f"is damaged in row {number + 1}"):
+                row, formula_row = next(rows, (None, None))
+            if row is None:
+                return
+            number += 1
+            if number > LAST_ROW:
+                raise CorpusError(f"{self.path} is damaged: it has a row beyond {LAST_ROW:,}, the last of a sheet")
+            for column in columns if formula_row else ():
+                if row[column].value is None and formula_row[column].data_type == "f":
+                    raise CorpusError(
+                        f"{self.path}, cell {formula_row[column].coordinate} holds a formula without a value; open the "
+                        "file in a spreadsheet program and save it, which computes the values"
+                    )
+            if any(cell is not empty_cell and cell.value is not None for cell in row):
+                yield number, [_value(row[column]) for column in columns]
+
+
+def _first_sheet(path: Path, *, data_only: bool) -> tuple[Any, int]:
     try:
         from openpyxl import load_workbook
     except ImportError as error:
         raise missing_extra("openpyxl", "xlsx") from error
-    check_file(path)
-    number = 0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions
-            book = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except Exception as error:  # of zipfile, the XML parser and openpyxl
-        raise CorpusError(f"{path} is damaged or no .xlsx file: {describe_error(error)}") from error
-    try:
-        sheets = book.worksheets
-        if len(sheets) > 1:
-            warn(f"{path.name}: the first of {len(sheets)} sheets is read, {sheets[0].title!r:.60}")
-        if sheets:
-            sheets[0].reset_dimensions()  # what the file says of its size may be wrong
-        rows = sheets[0].iter_rows() if sheets else iter(())
-        while True:
-            try:
-                cells = next(rows, None)
-            except Exception as error:
-                raise CorpusError(f"{path}, row {number + 1} is damaged: {describe_error(error)}") from error
-            if cells is None:
-                return
-            number += 1
-            values = list(map(_value, cells))
-            if any(value is not None for value in values):
-                yield number, values
-    finally:
-        book.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and extensions
+        book = load_workbook(path, read_only=True, data_only=data_only, keep_links=False)
+    for sheet in book.worksheets[:1]:
+        sheet.reset_dimensions()  # what the file says of its size may be wrong
+        return sheet, len(book.worksheets)
+    return None, 0
+
+
+def _empty_cell() -> Any:
+    from openpyxl.cell.read_only import EMPTY_CELL
+
+    return EMPTY_CELL
+
+
+def _check_parts(path: Path) -> bool:
+    """Check that no part of a workbook takes more memory than its size allows; return whether it has formulas."""
+    has_formulas, n_bytes, n_strings = False, 0, 0
+    with zipfile.ZipFile(path) as archive:
+        for part in archive.infolist():
+            n_bytes += part.file_size
+            if part.file_size > max(_MIN_BOMB_BYTES, _MAX_RATIO * part.compress_size) or n_bytes > _MAX_BYTES:
+                raise CorpusError(f"{path}: its part {part.filename:.80} unpacks to {part.file_size:,} bytes; too many")
+            with archive.open(part) as file:
+                run = 0  # bytes since the last tag
+                for chunk in iter(lambda: file.read(1 << 18), b""):
+                    if part.filename.endswith((".xml", ".rels")) or chunk.lstrip()[:1] == b"<" or run:
+                        last = chunk.rfind(b"<")
+                        run = run + len(chunk) if last < 0 else len(chunk) - last
+                    n_strings += chunk.count(b"<si") + chunk.count(b":si")
+                    has_formulas = has_formulas or b"<f" in chunk or b":f" in chunk
+                    if run > _MAX_CELL_BYTES or n_strings > _MAX_STRINGS:
+                        raise CorpusError(f"{path}: it has cells of more than {_MAX_CELL_BYTES:,} bytes, or too many")
+    return has_formulas
 
 
 def _value(cell: Any) -> Any:
-    """Return what a cell holds; a moment whose format shows no hours is a day."""
+    """Return what a cell holds, None for an error; a moment whose format shows no hours is a day."""
     value = cell.value
+    if cell.data_type == "e":
+        return None
     if isinstance(value, datetime) and value.time() == time.min and "h" not in cell.number_format.lower():
         return value.date()
     return value
+
+
+@contextmanager
+def _explained(path: Path, problem: str) -> Iterator[None]:
+    """Turn what zipfile, the XML parser and openpyxl raise into a CorpusError."""
+    try:
+        yield
+    except PellucidError:
+        raise
+    except Exception as error:
+        raise CorpusError(f"{path} {problem}: {describe_error(error)}") from error

@@ -39,7 +39,7 @@ from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract, shards, spool
 from pellucid.static.training.tuning import RefinementSettings, array_digest, refine, scale_of, tuning_folder
-from pellucid.text.corpus import Corpus
+from pellucid.text.tables import Corpus
 from pellucid.text.words import Vocabulary
 
 if TYPE_CHECKING:

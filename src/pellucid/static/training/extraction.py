@@ -32,7 +32,7 @@ from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.untrusted import one_thread
 from pellucid.progress import Progress
 from pellucid.static.training.segmentation import word_finder
-from pellucid.text.corpus import Corpus, is_path, read_texts
+from pellucid.text.tables import Corpus, is_path, read_texts
 from pellucid.text.unicode import canonicalize, lowercase
 from pellucid.text.words import Word
 

@@ -37,7 +37,7 @@ from pellucid.static.training.extraction import ExtractionSettings, count_words,
 from pellucid.static.training.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
 from pellucid.static.training.segmentation import check_script, word_finder
 from pellucid.static.training.tuning import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
-from pellucid.text.corpus import Corpus
+from pellucid.text.tables import Corpus
 from pellucid.text.unicode import lowercase, unspaced_run
 from pellucid.text.words import Vocabulary
 

@@ -25,7 +25,7 @@ from unicodedata import name as character_name
 
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.process import ignored_warnings
-from pellucid.text.corpus import Corpus, is_path, read_texts
+from pellucid.text.tables import Corpus, is_path, read_texts
 from pellucid.text.unicode import normalize, unspaced_run
 from pellucid.text.words import Word, split_words
 

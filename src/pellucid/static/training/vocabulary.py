@@ -36,8 +36,8 @@ from pellucid.static.folder import check_writable
 from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.static.training.extraction import forward, word_vectors
-from pellucid.text.corpus import Corpus, read_texts
 from pellucid.text.inputs import check_texts
+from pellucid.text.tables import Corpus, read_texts
 from pellucid.text.unicode import canonicalize, lowercase, normalize
 from pellucid.text.words import JOINER, Vocabulary, Word, display_form, split_words
 

@@ -1,27 +1,39 @@
-"""A corpus: the texts of a file (`CorpusFile`: how any kind of file becomes rows), or any iterable of strings.
+"""The texts and rows of any file: `CorpusFile` says how one is read, and every reader of texts goes through it.
 
 As many texts come out as there are lines, rows or items: a blank line and a null are the empty text.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as data_field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 from pellucid.errors import CorpusError, InputError, nearest_name, shown, warn
 from pellucid.process import cached_property
 from pellucid.text.delimited import DELIMITERS, QUOTINGS, DelimitedFile
-from pellucid.text.encodings import check_encoding
 from pellucid.text.inputs import describe_item, iterate_texts
-from pellucid.text.json_rows import json_items, json_lines
-from pellucid.text.lines import MAX_LINE_BYTES, PACKED, LineReader, archived_name, check_file, is_stream
-from pellucid.text.spreadsheet import sheet_rows
+from pellucid.text.lines import (
+    ENCODING_OF_MARK,
+    MAX_TEXT_CHARS,
+    PACKED,
+    archived_name,
+    byte_order_mark,
+    check_encoding,
+    check_file,
+    create_file,
+    is_stream,
+    line_blocks,
+    open_file,
+    parse_json,
+)
 
 TYPES = ("number", "date", "boolean", "string")
 """What a column of metadata can hold."""
@@ -29,15 +41,18 @@ TYPES = ("number", "date", "boolean", "string")
 FORMATS = (".txt", ".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
 """How the names of files end that are read; all but the last two may be packed."""
 
-_UNPACKED = (".parquet", ".xlsx")
 _TABLES = (".csv", ".tsv", ".tab")
-_ITEMS = (".json", ".parquet", ".xlsx")  # whose rows are counted, not their lines
+_COLUMNAR = (".parquet", ".xlsx")
+_OLD_SHEETS = (".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _SAYS_FORMATS = (
     ".txt (one text a line), .csv, .tsv, .jsonl, .json (each also with .gz, .xz, .bz2 or .zip), .parquet, .xlsx"
 )
-_OLD_SHEETS = (".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _INDEX_COLUMN = re.compile(r"__index_level_\d+__")  # of pandas, in parquet
 _KINDS = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object", bytes: "bytes"}
+_MAX_JSON_CHARS, _MAX_JSON_VALUES = 1 << 28, 20_000_000  # of an array, which is read at once
+
+Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
+"""A path, a `CorpusFile`, or an iterable of texts (a list, a generator, a column of a data frame, ...)."""
 
 
 class FileRow(NamedTuple):
@@ -135,11 +150,16 @@ class CorpusFile:
         return str(self.path)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the texts in order, in bounded memory; a null is the empty text.
+        """Yield the texts in order; a null is the empty text.
 
         Raises:
             CorpusError: the file cannot be read, or holds something else than texts.
         """
+        if self.is_table:
+            _, blocks = self.column_blocks([self.field])
+            for _, columns in blocks:
+                yield from (cell or "" for cell in columns[0])
+            return
         for row in self.rows([self.field]):
             yield self.text_of(row)
 
@@ -179,7 +199,7 @@ class CorpusFile:
             kind = ".txt"
         if kind in ("", ".txt") and self.delimiter is not None:
             kind = ".csv"
-        if kind in FORMATS and not (packed and kind in _UNPACKED):
+        if kind in FORMATS and not (packed and kind in _COLUMNAR):
             return kind
         check_file(path)
         if kind in _OLD_SHEETS:
@@ -194,7 +214,7 @@ class CorpusFile:
     @property
     def has_header(self) -> bool:
         """Whether the names of all columns stand in one place."""
-        return self.is_table or self.kind in _UNPACKED
+        return self.is_table or self.kind in _COLUMNAR
 
     def locate(self, row: FileRow | int) -> str:
         """Return what messages say of where a row, or the one of a number, is."""
@@ -204,7 +224,7 @@ class CorpusFile:
     @property
     def counted(self) -> str:
         """What the numbers of rows count: "line" or "row"."""
-        return "row" if self.kind in _ITEMS else "line"
+        return "row" if self.kind in (".json", *_COLUMNAR) else "line"
 
     def keeps(self, name: str) -> bool:
         """Whether a field of metadata is kept; it may have the dotted name of one in an object."""
@@ -223,14 +243,14 @@ class CorpusFile:
             under = f"{self.field!r:.80}" if isinstance(values, dict) else "the line"
             kind = _KINDS.get(type(value), type(value).__name__)
             raise CorpusError(f"{self.locate(row)}: {under} holds {kind}, {shown(value)}, and no text")
-        if value is not None and len(value) > MAX_LINE_BYTES:
-            raise CorpusError(f"{self.locate(row)} is longer than {MAX_LINE_BYTES:,} characters; split it")
+        if value is not None and len(value) > MAX_TEXT_CHARS:
+            raise CorpusError(f"{self.locate(row)} is longer than {MAX_TEXT_CHARS:,} characters; split it")
         return value or ""
 
     def rows(
         self, names: Sequence[str] | None = None, *, skip_blank: bool = False, is_quiet: bool = False
     ) -> Iterator[FileRow]:
-        """Yield the rows in order, in bounded memory.
+        """Yield the rows in order.
 
         Args:
             names: the columns that are needed; None is all that are kept.
@@ -240,44 +260,35 @@ class CorpusFile:
         Raises:
             CorpusError: the file is absent or broken, has no such column, or one that is needed several times.
         """
-        kind, path = self.kind, self.source
-        if kind == ".txt":
-            return self._text_lines(skip_blank)
-        if kind in (".jsonl", ".ndjson"):
-            lines = json_lines(path, encoding=self.encoding, skip_blank=skip_blank)
-            return (FileRow(number, self._renamed(value)) for number, value in lines)
-        if kind == ".json":
-            items = json_items(path, encoding=self.encoding, is_row=self.is_row)
-            return (FileRow(number, self._renamed(value)) for number, value in items)
-        if kind == ".parquet":
-            return self._parquet_rows(names)
-        return self._sheet_rows(names) if kind == ".xlsx" else self._table_rows(names, is_quiet)
+        if self.kind == ".parquet":
+            return self._parquet_rows(names, is_quiet)
+        if self.kind == ".xlsx":
+            return self._sheet_rows(names, is_quiet)
+        if self.is_table:
+            return self._table_rows(names, is_quiet)
+        if self.kind == ".json":
+            return (FileRow(number, self._renamed(value)) for number, value in enumerate(self._items(), 1))
+        return self._line_rows(skip_blank)
 
     def column_names(self) -> list[str]:
-        """Return the names of the columns, "" where one has none; of JSON the keys of the first row.
+        """Return the names of the columns, "" where one has none; of JSON the keys of all rows.
 
         Raises:
             CorpusError: the file is absent or broken, or has no columns.
         """
         if self.is_table:
-            return self.table(is_quiet=True).names
+            return self._table(is_quiet=True).names
         if self.kind == ".xlsx":
-            return ["" if name is None else str(name).strip() for name in next(sheet_rows(self.source), (0, []))[1]]
-        names: list[str] = []
+            from pellucid.text.spreadsheet import Sheet
+
+            return Sheet(self.source, is_quiet=True).names
         if self.kind == ".parquet":
-            from pellucid.text.parquet import parquet_rows  # of an extra
+            from pellucid.text.parquet import Table
 
-            def note(schema: Any) -> list[str]:
-                names.extend(schema.names)
-                return names
-
-            next(parquet_rows(self.source, note), None)
-            return names
-        if self.kind != ".txt":
-            names = [
-                str(name) for row in self.rows(is_quiet=True) if isinstance(row.values, dict) for name in row.values
-            ]
-        return list(dict.fromkeys(names))
+            with Table(self.source) as table:
+                return list(table.schema.names)
+        rows = (row.values for row in self.rows(is_quiet=True) if isinstance(row.values, dict))
+        return list(dict.fromkeys(str(name) for values in rows for name in values))
 
     def cells(self, names: Sequence[str]) -> Iterator[tuple[FileRow, list[str]]]:
         """Yield the rows that are not empty, each with its cells in some columns as text, "" for none.
@@ -285,38 +296,73 @@ class CorpusFile:
         Raises:
             CorpusError: as for `rows`.
         """
-        file = replace(self, field=names[0])
-        for row in file.rows(names, skip_blank=True):
+        for row in replace(self, field=names[0]).rows(names, skip_blank=True):
             values = row.values if isinstance(row.values, dict) else {}
             cells = ["" if values.get(name) is None else str(values[name]).strip() for name in names]
             if any(cells):
                 yield row, cells
 
-    def _text_lines(self, skip_blank: bool) -> Iterator[FileRow]:
-        lines = LineReader(self.source, encoding=self.encoding)
-        self._refuse_table(lines.peek(1))
-        if skip_blank:
-            lines.skip_blank()
-        for line in lines:
-            if skip_blank and (not line or line.isspace()):
-                lines.skip_blank()
+    def _line_rows(self, skip_blank: bool) -> Iterator[FileRow]:
+        is_text, number = self.kind == ".txt", 0
+        for block in line_blocks(self.source, encoding=self.encoding):
+            if is_text and not number:
+                self._refuse_table(block[0])
+            if skip_blank and not "".join(block).strip():  # very many of them quickly
+                number += len(block)
                 continue
-            yield FileRow(lines.number, line)
+            for line in block:
+                number += 1
+                is_blank = not line or line.isspace()
+                if is_blank and skip_blank:
+                    continue
+                if is_text:
+                    yield FileRow(number, line)
+                else:
+                    value = None if is_blank else parse_json(line, f"{self.path}, line {number}: ")
+                    yield FileRow(number, self._renamed(value))
 
-    def _refuse_table(self, first: list[str]) -> None:
+    def _refuse_table(self, line: str) -> None:
         """Check that the first line of plain text does not name the column of the texts among others."""
-        for line in first:
-            mark = "tab" if "\t" in line else "space" if line.startswith('"') else ""
-            names = [name.strip('" ').casefold() for name in line.split(DELIMITERS.get(mark))] if mark else []
-            if len(names) > 1 and self.field.casefold() in names:
-                raise CorpusError(
-                    f"{self.path} is a table by its first line, {line!r:.80}, and of .txt each line is a text. To read "
-                    f"it as a table: --delimiter {mark}"
-                )
+        mark = "tab" if "\t" in line else "space" if line.startswith('"') else ""
+        names = [name.strip('" ').casefold() for name in line.split(DELIMITERS.get(mark))] if mark else []
+        if len(names) > 1 and self.field.casefold() in names:
+            raise CorpusError(
+                f"{self.path} is a table by its first line, {line!r:.80}, and of .txt each line is a text. To read "
+                f"it as a table: --delimiter {mark}"
+            )
 
-    def is_row(self, value: Mapping[str, Any]) -> bool:
-        """Whether an object of JSON is a row, rather than a table of columns."""
-        return not isinstance(self._renamed(dict(value)).get(self.field, {}), (dict, list))
+    def _items(self) -> Iterable[Any]:
+        """Return the items of a .json file: an array, one that is the only one in an object, a row, or JSON lines."""
+        blocks, n_chars = [], 0
+        for block in line_blocks(self.source, encoding=self.encoding):
+            blocks.append("\n".join(block))
+            n_chars += len(blocks[-1]) + 1
+            if n_chars > _MAX_JSON_CHARS:
+                raise CorpusError(
+                    f"{self.path} is longer than {_MAX_JSON_CHARS:,} characters, and JSON is read at once; write JSON "
+                    "lines, in pandas: frame.to_json(path, orient='records', lines=True)"
+                )
+        text = "\n".join(blocks)
+        if not text.strip():
+            return []
+        try:
+            value = parse_json(text, f"{self.path}: ", _MAX_JSON_VALUES)
+        except CorpusError:
+            lines = text.split("\n")
+            if text.lstrip()[:1] == "[" or len(lines) == 1:
+                raise
+            return (parse_json(line, f"{self.path}, line {n}: ") for n, line in enumerate(lines, 1) if line.strip())
+        if not isinstance(value, dict):
+            return value if isinstance(value, list) else [value]
+        if not isinstance(self._renamed(value).get(self.field, {}), (dict, list)):
+            return [value]
+        lists = [rows for rows in value.values() if isinstance(rows, list) and all(isinstance(r, dict) for r in rows)]
+        if len(lists) != 1:
+            raise CorpusError(
+                f"{self.path} is one object ({', '.join(value):.200}) and no table. Write an array of objects or JSON "
+                "lines, in pandas: frame.to_json(path, orient='records', lines=True)"
+            )
+        return lists[0]
 
     def _renamed(self, value: Any) -> Any:
         """Return a row of JSON whose keys of text, id and title are called so, also where blanks or case differ."""
@@ -335,45 +381,54 @@ class CorpusFile:
                     new_names[matches[0]] = role
         return new_names
 
-    def table(self, *, is_quiet: bool = False) -> DelimitedFile:
-        """Open a table of text."""
-        return DelimitedFile(
-            self.source, encoding=self.encoding, delimiter=self.delimiter, quoting=self.quoting, is_quiet=is_quiet
-        )
+    def _table(self, is_quiet: bool) -> DelimitedFile:
+        return DelimitedFile(self.source, self.encoding, self.delimiter, self.quoting, is_quiet=is_quiet)
 
     def _table_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
-        table = self.table(is_quiet=is_quiet)
-        chosen = self._choose(table.names, names, is_quiet)
-        if len(chosen) == 1:
-            ((column, name),) = chosen.items()
-            yield from (FileRow(row.first, {name: row.cells[column]}) for row in table)
-            return
-        for row in table:
-            yield FileRow(row.first, {name: row.cells[column] for column, name in chosen.items()})
+        called, blocks = self.column_blocks(names, is_quiet=is_quiet)
+        for first_lines, columns in blocks:
+            for number, cells in zip(first_lines, zip(*columns)):
+                yield FileRow(number, dict(zip(called, cells)))
 
-    def _sheet_rows(self, names: Sequence[str] | None) -> Iterator[FileRow]:
-        rows = sheet_rows(self.source)
-        header = next(rows, None)
-        if header is None:
+    def column_blocks(
+        self, names: Sequence[str] | None = None, *, is_quiet: bool = False
+    ) -> tuple[list[str], Iterator[tuple[Sequence[int], list[Sequence[str | None]]]]]:
+        """Return the names of the columns that are read of a table of text, and blocks of rows.
+
+        Each block is the first lines of its rows, and the cells of each column.
+        """
+        table = self._table(is_quiet)
+        chosen = self._choose(table.names, names, is_quiet)
+
+        def blocks() -> Iterator[tuple[Sequence[int], list[Sequence[str | None]]]]:
+            for first_lines, rows in table.blocks():
+                columns = list(zip(*rows))
+                yield first_lines, [columns[column] if rows else () for column in chosen]
+
+        return list(chosen.values()), blocks()
+
+    def _sheet_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
+        from pellucid.text.spreadsheet import Sheet
+
+        sheet = Sheet(self.source, is_quiet=is_quiet)
+        if not sheet.names:
             raise CorpusError(f"{self.path} is empty; the first row of a table names its columns")
-        columns = ["" if name is None else str(name).strip() for name in header[1]]
-        chosen = self._choose(columns, names)
-        width, texts = len(columns), [n for n, name in chosen.items() if name in (self.field, self.title_field)]
-        for number, cells in rows:
-            cells += [None] * (width - len(cells))
+        chosen = self._choose(sheet.names, names, is_quiet)
+        texts = [n for n, name in enumerate(chosen.values()) if name in (self.field, self.title_field)]
+        for number, cells in sheet.rows(list(chosen)):
             for column in texts:  # a spreadsheet makes a number of a text that looks like one
                 if type(cells[column]) in (int, float):
                     cells[column] = f"{cells[column]:.15g}"
-            yield FileRow(number, {name: cells[column] for column, name in chosen.items()})
+            yield FileRow(number, dict(zip(chosen.values(), cells)))
 
-    def _parquet_rows(self, names: Sequence[str] | None) -> Iterator[FileRow]:
+    def _parquet_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
         from pellucid.text.parquet import parquet_rows, text_column_error  # of an extra
 
         renamed: dict[str, str] = {}
 
         def choose(schema: Any) -> list[str]:
             columns = list(schema.names)
-            counts, chosen = Counter(columns), self._choose(columns, names)
+            counts, chosen = Counter(columns), self._choose(columns, names, is_quiet)
             renamed.update({columns[c]: name for c, name in chosen.items() if counts[columns[c]] == 1})
             text = next(column for column, name in chosen.items() if name == self.field)
             if error := text_column_error(schema, text):
@@ -388,8 +443,7 @@ class CorpusFile:
         roles = self._find_roles(columns)
         called = [roles.get(name, name) for name in columns]
         counts = Counter(called)
-        required = [self.field] if names is None else names
-        for name in required:
+        for name in [self.field] if names is None else names:
             if name not in counts:
                 raise CorpusError(self._no_column(name, columns))
         for name in self.roles if names is None else names:
@@ -403,16 +457,16 @@ class CorpusFile:
         return {column: name for name, column in first_of.items()}
 
     def _select_metadata(self, called: Sequence[str], counts: Mapping[str, int], is_quiet: bool) -> set[str]:
-        """Return the columns to keep, and tell which others were found."""
+        """Return the columns to keep, and tell which others there are."""
         for name in (*(self.columns or ()), *self.leave_out, *self.types):
             if name not in counts and name.split(".")[0] not in counts:
                 raise CorpusError(self._no_column(name, called))
         path = self.source.name
         if "" in counts and not is_quiet:
             warn(f"{path}: column {list(called).index('') + 1} has no name and is left out")
-        for name, count in counts.items():
-            if count > 1 and name and not is_quiet:
-                warn(f"{path}: {count} columns are called {name!r:.60}; the first is kept")
+        for name, n_columns in counts.items():
+            if n_columns > 1 and name and not is_quiet:
+                warn(f"{path}: {n_columns} columns are called {name!r:.60}; the first is kept")
         selected = {name for name in counts if name and not _INDEX_COLUMN.fullmatch(name)} - set(self.leave_out)
         if self.columns is not None:
             selected &= {*self.roles, "_id", "metadata", *self.columns, *(name.split(".")[0] for name in self.columns)}
@@ -431,10 +485,6 @@ class CorpusFile:
         return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"
 
 
-Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
-"""A path, a `CorpusFile`, or an iterable of texts (a list, a generator, a column of a data frame, ...)."""
-
-
 def corpus_file(corpus: Corpus, field: str = "text") -> CorpusFile | None:
     """Return the file that a corpus names, whose texts are in `field` unless it says so itself; None for texts."""
     if isinstance(corpus, CorpusFile):
@@ -449,7 +499,7 @@ def is_path(corpus: Corpus) -> bool:
 
 
 def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
-    """Yield the texts of a corpus in order, in bounded memory; `field` is the column or key in a file named by a path.
+    """Yield the texts of a corpus in order; `field` is the column or key in a file named by a path.
 
     Raises:
         CorpusError: the file cannot be read, or something is no text.
@@ -464,3 +514,69 @@ def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
         if not isinstance(value, str):
             raise CorpusError(f"corpus item {index} is {describe_item(value)}")
         yield value
+
+
+def check_copy(file: CorpusFile, target: Path) -> None:
+    """Check that a copy of some rows of a file can be written under the name of `target`.
+
+    Raises:
+        InputError: it has another format, or one that is not written.
+    """
+    if file.kind == ".xlsx":
+        raise InputError(f"{file} is a workbook, and copies of workbooks cannot be written; save it as .csv first")
+    same = {".ndjson": ".jsonl", ".tab": ".tsv"}
+    try:
+        kind = CorpusFile(target, delimiter=file.delimiter).kind
+    except CorpusError:
+        kind = ""
+    if same.get(kind, kind) != same.get(file.kind, file.kind):
+        raise InputError(f"{file} is {file.kind}; end the name of {target} in that, too")
+
+
+def copy_rows(file: CorpusFile, target: Path, selected: Sequence[bool], named: Path) -> None:
+    """Write the selected rows of a file to `target`, in the same format, quoting and encoding.
+
+    Args:
+        file: whose rows are in the order of `selected`.
+        target: the new file.
+        selected: for each row of the file whether it is copied.
+        named: the path that the new file will have, which says how it is packed.
+
+    Raises:
+        CorpusError: the file cannot be read, or has not as many rows.
+    """
+    if file.kind == ".parquet":
+        from pellucid.text.parquet import copy_groups
+
+        n_rows = copy_groups(file.source, target, selected)
+    elif file.kind == ".json":
+        items = list(file._items())
+        n_rows = len(items)
+        with create_file(target, named) as output:
+            output.write(json.dumps([v for v, is_copied in zip(items, selected) if is_copied], indent=0).encode())
+    else:
+        with create_file(target, named) as output:
+            n_rows = _copy_lines(file, output, selected)
+    if n_rows != len(selected):
+        raise CorpusError(f"{file} has {n_rows:,} texts, and {len(selected):,} were expected; do not change it")
+
+
+def _copy_lines(file: CorpusFile, output: Any, selected: Sequence[bool]) -> int:
+    """Write the lines of the header and of the selected rows, and return how many rows there were."""
+    with open_file(file.source) as source:
+        start = source.read(1 << 16)
+    mark = byte_order_mark(start)
+    codec = ENCODING_OF_MARK.get(mark) or file.encoding or "utf-8"
+    end = ("\r\n" if "\r\n" in start.decode(codec, "ignore") else "\n").encode(codec)
+    output.write(mark)
+    starts: Iterator[int] = count(1)
+    if file.is_table:
+        starts = chain.from_iterable(first_lines for first_lines, _ in file._table(is_quiet=True).blocks())
+    row, next_start = 0, next(starts, None)
+    lines = chain.from_iterable(line_blocks(file.source, encoding=file.encoding, is_table=file.is_table))
+    for number, line in enumerate(lines, 1):
+        if number == next_start:
+            row, next_start = row + 1, next(starts, None)
+        if row == 0 or (row <= len(selected) and selected[row - 1]):
+            output.write(line.encode(codec, "surrogatepass") + end)
+    return row
