@@ -276,7 +276,7 @@ def test_a_name_that_is_allowed_is_answered_without_a_token(port: int) -> None:
 def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
     script = (
         "import serving, pellucid.server as server; "
-        f"server.serve(server.ServerSettings(), {{'slow': serving.Slow(1.0)}}, port={port})"
+        f"server.serve(server.ServerSettings(), {{'slow': serving.Slow(3.0)}}, port={port})"
     )
     with started([sys.executable, "-c", script], port, {}) as (process, url):
         answers: list[int] = []
@@ -285,7 +285,7 @@ def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
         ]
         for request in requests:
             request.start()
-        time.sleep(0.5)
+        time.sleep(2)
         process.send_signal(signal.SIGTERM)
         for request in requests:
             request.join(30)

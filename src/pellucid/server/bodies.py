@@ -127,8 +127,8 @@ def _check_where(where: Any) -> Any:
     compared = [value for test in tests for value in (test.values() if isinstance(test, dict) else [test])]
     n_values = sum(len(value) if isinstance(value, list) else 1 for value in compared)
     if max(len(alternatives), len(compared)) > MAX_TESTS or n_values > MAX_WHERE_VALUES:
-        given = f"{len(alternatives):,} alternatives, {len(compared):,} comparisons and {n_values:,} values"
-        raise ValueError(f"it has {given}; at most {MAX_TESTS:,}, {MAX_TESTS:,} and {MAX_WHERE_VALUES:,} are taken")
+        sizes = f"{len(alternatives):,} alternatives, {len(compared):,} comparisons and {n_values:,} values"
+        raise ValueError(f"it has {sizes}; at most {MAX_TESTS:,}, {MAX_TESTS:,} and {MAX_WHERE_VALUES:,} are taken")
     return where
 
 

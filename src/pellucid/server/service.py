@@ -189,7 +189,9 @@ class Service:
         self.indexes = _open_indexes(settings)
         folders = [Path(index.folder) for index in self.indexes.values()]
         folders += [model.folder for model in self.models.values() if model.folder is not None]
-        self.folders = [str(folder.absolute()) for folder in folders]  # which no reply names
+        self.folders = {
+            str(path) for folder in folders for path in (folder.absolute(), folder.resolve())
+        }  # named by no reply
         self._batchers: dict[str, Batcher] = {}
         self._threads = ThreadPoolExecutor(2, "reasons")
         self._measuring_thread = ThreadPoolExecutor(1, "measuring")  # which takes seconds, and keeps nobody else out

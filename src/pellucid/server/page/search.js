@@ -74,7 +74,7 @@ export async function search(main, page) {
     /** @type {Map<string, number>} */
     const sizes = new Map();
     for (const hit of found?.hits.slice(0, PAGE) ?? []) {
-      for (const row of hit.rows.filter((/** @type {any} */ row) => isWeighable(row) && !stopWords.has(row.handle))) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
+      for (const row of hit.rows.filter((/** @type {any} */ row) => isWeighable(row) && !stopWords.has(row.handle.toLowerCase()))) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
     }
     const largest = [...sizes].sort((a, b) => b[1] - a[1]).slice(0, HANDLES).map(([name]) => name);
     const names = [...new Set([...Object.keys(factors), ...largest])];
