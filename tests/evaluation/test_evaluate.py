@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pellucid
 from pellucid.errors import CorpusError, InputError, MissingExtraError
-from pellucid.evaluation.evaluating import Results, TaskScore, evaluate
+from pellucid.evaluation.evaluating import MtebEncoder, Results, TaskScore, evaluate
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
@@ -251,9 +252,16 @@ def test_an_absent_file_is_told_before_any_work(data: Path) -> None:
 BROKEN = [
     ("sts/STS12/test.tsv", "sentence1\tscore\na\t1\n", r"STS12/test\.tsv has no column 'sentence2'.*sentence1, score"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\n", "line 2: 2 cells, but the header line has 3"),
-    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\tgood\n", "a score is not a number.*good"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tgood\n", "line 3: the score 'good' is not"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\t\n", "line 3: the score '' is not"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tnan\n", "line 3: the score 'nan' is not"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\tinf\n", "line 2: the score 'inf' is not"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "every score is 1"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\n", "nothing below it"),
     ("retrieval/scifact/corpus.jsonl", '{"_id": "d1"}\n', "corpus.jsonl, line 1 has no field 'text'"),
+    ("retrieval/scifact/corpus.jsonl", '{"_id": "d1", "text": "a"}\n' * 2, "the id 'd1' occurs twice"),
+    ("retrieval/scifact/queries.jsonl", '{"_id": "q1", "text": "a"}\n' * 2, "the id 'q1' occurs twice"),
+    ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td1\t0\n", "scores 1 and 0"),
     ("retrieval/scifact/corpus.jsonl", "{\n", "corpus.jsonl, line 1: not JSON"),
     ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n", "no query of queries.jsonl"),
     ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tyes\n", "'yes' is not a whole number"),
@@ -316,3 +324,19 @@ def test_views() -> None:
     content = json.loads(results.to_json())
     assert content["rows"][1]["score"] == 80 and content["means"] == results.means and content["kind"] == "evaluation"
     assert results.to_frame()["task"].tolist() == ["STS12", "STS13", "x"]
+
+
+def test_a_score_that_is_undefined_is_null_in_json(tmp_path: Path, fruit: StaticEmbedder) -> None:
+    write_sts(tmp_path, rows=[("apple", "apple", 1), ("apple", "apple", 2), ("apple", "apple", 3)])
+    for _ in range(2):  # made, and read from the cache
+        results = evaluate(fruit, data=tmp_path, cache_dir=tmp_path / "cache")
+        content = json.loads(results.to_json(), parse_constant=pytest.fail)
+        assert np.isnan(results.rows[0].score)
+        assert content["rows"][0]["score"] is None and content["means"] == {"STS": None}
+
+
+def test_mteb_is_told_what_the_model_knows() -> None:
+    meta = MtebEncoder(pellucid.load("static-en")).mteb_model_meta
+    assert (meta.embed_dim, meta.license, meta.languages) == (256, "cc-by-sa-4.0", ["eng-Latn"])
+    assert meta.similarity_fn_name.value == "cosine" and meta.open_weights and meta.n_parameters > 256 * 90_000
+    type(meta).model_validate(meta.model_dump(exclude={"loader"}) | {"loader": None})  # as MTEB reads its own files

@@ -34,10 +34,15 @@ from pellucid.persistence.store import read_json, temporary_folder, write_json
 from pellucid.process import kept_random_states
 from pellucid.progress import Progress
 
-HUB_TASKS = (
-    "STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R", "BIOSSES", "SciFact",
-    "Banking77Classification", "EmotionClassification", "TweetSentimentExtractionClassification", "TwitterURLCorpus",
-)  # fmt: skip
+_HUB_TASKS_BY_TYPE = {
+    "STS": ["STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R", "BIOSSES"],
+    "Retrieval": ["SciFact"],
+    "Classification": [
+        "Banking77Classification", "EmotionClassification", "TweetSentimentExtractionClassification",
+    ],
+    "PairClassification": ["TwitterURLCorpus"],
+}  # fmt: skip
+HUB_TASKS = tuple(name for names in _HUB_TASKS_BY_TYPE.values() for name in names)
 """What is evaluated on the hub's data when no task is named; any other task of MTEB can be."""
 
 _FORMAT = 1  # part of every key of the cache; raise it with any change here that changes a score
@@ -72,14 +77,20 @@ class Results(Report):
         return {name: float(np.mean([row.score for row in self.rows if row.type == name])) for name in types}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the model's name, the rows and the means as plain values, fit for JSON."""
-        return super().to_dict() | {"means": self.means}
+        """Return the model's name, the rows and the means as plain values, fit for JSON: None where a score is NaN."""
+        content = super().to_dict()
+        content["rows"] = [row | {"score": _or_none(row["score"])} for row in content["rows"]]
+        return content | {"means": {name: _or_none(mean) for name, mean in self.means.items()}}
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Evaluation", self.model, f"{counted(len(self.rows), 'task')}, scores x 100")
         rows = [(row.task, row.type, row.metric, f"{row.score:.1f}") for row in self.rows]
         rows += [("mean", name, "", f"{mean:.1f}") for name, mean in self.means.items()]
         yield TablePart.of("", ["task", "type", "metric", *numbers("score")], rows)
+
+
+def _or_none(score: float) -> float | None:
+    return None if math.isnan(score) else score
 
 
 @kept_random_states()  # MTEB seeds them
@@ -162,18 +173,16 @@ def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
     mteb = _import_mteb()
     if names is None:
         return list(map(HubTask, HUB_TASKS))
-    types: dict[str, list[str]] = {}
-    for name in HUB_TASKS:
-        types.setdefault(mteb.get_task(name).metadata.type.lower(), []).append(name)
+    by_type = {kind.lower(): names for kind, names in _HUB_TASKS_BY_TYPE.items()}
     english = mteb.get_tasks(languages=["eng"], exclude_superseded=False)  # the classic sets have newer versions
     name_by_lower = {task.metadata.name.lower(): task.metadata.name for task in english}
     chosen: dict[str, None] = {}
     for name in names:
-        if name.lower() not in types and name.lower() not in name_by_lower:
+        if name.lower() not in by_type and name.lower() not in name_by_lower:
             similar_name = nearest_name(name, name_by_lower.values())
             hint = f"; did you mean {similar_name!r}?" if similar_name else ""
             raise InputError(f"MTEB has no English task {shown(name)}{hint}")
-        chosen.update(dict.fromkeys(types.get(name.lower()) or [name_by_lower[name.lower()]]))
+        chosen.update(dict.fromkeys(by_type.get(name.lower()) or [name_by_lower[name.lower()]]))
     return list(map(HubTask, chosen))
 
 
@@ -240,13 +249,13 @@ class MtebEncoder:
         _import_mteb()
         from mteb.models import ModelMeta
 
-        name, model_revision = f"local/{type(model).__name__}", ""
+        facts: dict[str, Any] = {"name": f"local/{type(model).__name__}", "open_weights": True}
         if isinstance(model, Embedder):
-            name, _, model_revision = model.model_card_data.base_model.rpartition("@")
+            facts["name"], _, own_revision = model.model_card_data.base_model.rpartition("@")
+            revision = revision or own_revision
+            facts |= _model_facts(model)
         self.model = model
-        self.mteb_model_meta = ModelMeta.create_empty(
-            {"name": name, "revision": revision or model_revision or cache_key(model)[:12]}
-        )
+        self.mteb_model_meta = ModelMeta.create_empty({**facts, "revision": revision or cache_key(model)[:12]})
 
     def encode(
         self,
@@ -300,6 +309,32 @@ class MtebEncoder:
         if isinstance(self.model, Embedder):
             return self.model.similarity_pairwise(embeddings1, embeddings2)
         return (l2_normalize(embeddings1) * l2_normalize(embeddings2)).sum(axis=1)
+
+
+def _model_facts(model: Embedder) -> dict[str, Any]:
+    """Return what MTEB asks about a model: sizes, similarity, and licence and languages as its card says."""
+    from huggingface_hub import ModelCardData
+    from huggingface_hub.repocard import metadata_load
+    from mteb.languages import iso_mappings
+    from mteb.models.model_meta import ScoringFunction
+
+    as_iso = getattr(
+        iso_mappings, "_hf_langs_to_iso_lang_scripts", lambda codes: None
+    )  # MTEB's own for cards, "eng-Latn"
+    stored = (model.identity() or {}).values()
+    sizes = [part.size for part in stored if isinstance(part, np.ndarray)]
+    sizes += [weight.numel() for part in stored if hasattr(part, "parameters") for weight in part.parameters()]
+    card_path = model.folder and model.folder / "README.md"
+    has_card = card_path is not None and card_path.is_file()
+    card = ModelCardData(**(metadata_load(card_path) or {})) if has_card else ModelCardData()
+    return {
+        "embed_dim": model.get_embedding_dimension(),
+        "max_tokens": model.max_seq_length,
+        "similarity_fn_name": ScoringFunction(model.similarity_fn_name),
+        "n_parameters": sum(sizes) or None,
+        "license": None if card.license == "other" else card.license,
+        "languages": as_iso(card.language),
+    }
 
 
 def _import_mteb() -> Any:

@@ -122,7 +122,7 @@ class StsTask(LocalTask):
         return AbsTaskSTS
 
     def dataset(self) -> Any:
-        """Return the pairs that have a score."""
+        """Return the pairs."""
         from datasets import Dataset, DatasetDict
 
         pairs = read_sts(self)
@@ -148,17 +148,33 @@ class RetrievalTask(LocalTask):
         """Return corpus, queries and judgements."""
         corpus_file, queries_file, qrels_file = self.files()
         corpus = [
-            {"id": str(r["_id"]), "title": str(r.get("title") or ""), "text": str(r["text"])}
-            for r in read_records(corpus_file, ["_id", "text"])
+            {"id": id_, "title": str(r.get("title") or ""), "text": str(r["text"])}
+            for id_, r in _records_by_id(corpus_file).items()
         ]
-        queries = [{"id": str(r["_id"]), "text": str(r["text"])} for r in read_records(queries_file, ["_id", "text"])]
+        queries = [{"id": id_, "text": str(r["text"])} for id_, r in _records_by_id(queries_file).items()]
         relevant: dict[str, dict[str, int]] = {}
-        for query, document, score in zip(*read_table(qrels_file, ["query-id", "corpus-id", "score"]).values()):
-            if whole_number(score, qrels_file) > 0:
-                relevant.setdefault(query, {})[document] = int(score)
+        judged: dict[tuple[str, str], int] = {}
+        for query, document, cell in zip(*read_table(qrels_file, ["query-id", "corpus-id", "score"]).values()):
+            score = whole_number(cell, qrels_file)
+            if judged.setdefault((query, document), score) != score:
+                raise InputError(
+                    f"{qrels_file}: document {document!r} has the scores {judged[query, document]} and {score} for "
+                    f"query {query!r}; keep one of them"
+                )
+            if score > 0:
+                relevant.setdefault(query, {})[document] = score
         if not relevant.keys() & {query["id"] for query in queries}:
             raise InputError(f"{qrels_file}: no query of {queries_file.name} has a relevant document")
         return retrieval_split(corpus, queries, relevant)
+
+
+def _records_by_id(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of a corpus or of queries by their id, each of which must occur once."""
+    records: dict[str, dict[str, Any]] = {}
+    for record in read_records(path, ["_id", "text"]):
+        if records.setdefault(str(record["_id"]), record) is not record:
+            raise InputError(f"{path}: the id {str(record['_id'])!r:.80} occurs twice; give each text an id of its own")
+    return records
 
 
 KINDS: Mapping[str, type[LocalTask]] = {"sts": StsTask, "retrieval": RetrievalTask}
@@ -209,8 +225,6 @@ class HubTask:
                 f"the data of {self.name} cannot be had from the hub: {error}. "
                 "Give a folder of sets on disk: data=..., --data"
             ) from error
-        if task.metadata.type == "Classification":
-            read_labels_once(task)
         return task
 
     def _task(self) -> Any:
@@ -220,15 +234,24 @@ class HubTask:
 
 
 def read_sts(task: LocalTask) -> ScoredPairs:
-    """Read the pairs of an STS set that have a score."""
+    """Read the pairs of an STS set.
+
+    Raises:
+        InputError: a score is blank or no finite number, or all are equal, so that nothing correlates with them.
+    """
     path = task.files()[0]
     table = read_table(path, ["sentence1", "sentence2", "score"])
-    scored = [i for i, score in enumerate(table["score"]) if score.strip()]
-    try:
-        scores = np.array([float(table["score"][i]) for i in scored])
-    except ValueError as error:
-        raise InputError(f"{path}: a score is not a number: {error}") from error
-    return ScoredPairs([table["sentence1"][i] for i in scored], [table["sentence2"][i] for i in scored], scores)
+    scores = np.empty(len(table["score"]))
+    for index, cell in enumerate(table["score"]):
+        try:
+            scores[index] = float(cell)
+        except ValueError:
+            scores[index] = np.nan
+        if not np.isfinite(scores[index]):
+            raise InputError(f"{path}, line {index + 2}: the score {cell!r:.40} is not a finite number")
+    if scores.min() == scores.max():
+        raise InputError(f"{path}: every score is {scores[0]:g}; a correlation needs two different ones")
+    return ScoredPairs(table["sentence1"], table["sentence2"], scores)
 
 
 def read_table(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
@@ -290,34 +313,6 @@ def quiet() -> Iterator[None]:
         ignored_warnings(FutureWarning, module="mteb"),
     ):
         yield
-
-
-class _Listed:
-    """A data set whose columns are lists."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-        self.select = dataset.select
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, column: str) -> list[Any]:
-        return list(self.dataset[column])
-
-
-def read_labels_once(task: Any) -> None:
-    """Give a classification task its labels as lists: it reads each of them dozens of times, slowly from a data set.
-
-    The draws and the scores are the same; minutes become seconds.
-    """
-    draw, score = task._undersample_data, task._calculate_scores
-
-    def draw_from_lists(dataset: Any, experiment_num: int, idxs: list[int] | None = None) -> Any:
-        return draw(_Listed(dataset), experiment_num, idxs)
-
-    task._undersample_data = draw_from_lists
-    task._calculate_scores = lambda y_test, y_pred: score(list(y_test), y_pred)
 
 
 def retrieval_split(corpus: list[Any], queries: list[Any], relevant: Any, candidates: Any = None) -> Any:
