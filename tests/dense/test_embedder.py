@@ -11,7 +11,6 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pellucid
 from pellucid import load
 from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
 from pellucid.dense.embedder import FUNCTION, PELLUCID, EncoderEmbedder, opened_with
@@ -240,19 +239,3 @@ def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp
         assert not {"dimensions.tsv", "words.txt", "anchors"} & {entry.name for entry in place.iterdir()}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("normalize", [False, True])
-def test_a_sentence_transformer_without_a_direction_stays_one(tmp_path: Path, normalize: bool) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    from tiny_models import tiny_transformer
-
-    model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=normalize)).with_reasons(None)
-    pair, texts = ("the cat sat", "river bank"), ["the cat sat", "a loan of the bank"]
-    without = model.without_direction(pair)
-    first, second = model.similarity_rows(model.encode(list(pair)))
-    assert np.abs(without.encode(texts) @ (first - second)).max() < 1e-4 * max(1, np.abs(without.encode(texts)).max())
-    without.save_pretrained(tmp_path / "saved")
-    stock = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(stock.encode(texts), without.encode(texts), atol=1e-6)
-    with pytest.raises(InputError, match="is a function, whose vectors cannot be edited"):
-        pellucid.load(lambda texts: np.eye(len(texts), 4)).without_direction(pair)

@@ -33,7 +33,6 @@ from pellucid.core.dimensions import (
     Dimension,
     Dimensions,
     Edit,
-    Mixing,
     merging,
     removal,
     renaming,
@@ -41,7 +40,6 @@ from pellucid.core.dimensions import (
     selection,
 )
 from pellucid.core.interface import ToolInterface
-from pellucid.core.pca import pair_directions, projection
 from pellucid.core.query import Query
 from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.folder import check_family, locate, saving
@@ -80,7 +78,6 @@ class Embedder(ToolInterface):
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
     _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
-    has_directions: ClassVar[bool] = True  # whether a direction can be projected out of dense coordinates
     truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
 
     @abstractmethod
@@ -524,52 +521,6 @@ class Embedder(ToolInterface):
         """
         return self._edited(merging(self.dimensions, dimensions, name))
 
-    def without_direction(self, *pairs: tuple[str, str], n_directions: int | None = None) -> Self:
-        """Return a model whose vectors lack what sets the texts of some pairs apart; this model is unchanged.
-
-        The main directions in which the two texts of the pairs differ are projected out, so that no score rests on
-        them. What other words say of the same stays in part: `pellucid.bias` measures how much. Vectors of an index
-        made before do not fit the new model.
-
-        Args:
-            pairs: texts that differ in it: ("he", "she"), ("the man", "the woman").
-            n_directions: how many directions of the pairs are removed: the first principal components of their
-                differences. None removes one.
-
-        Raises:
-            InputError: none is given, the pairs do not differ, nothing would be left, or the family has no directions.
-        """
-        return self._projected(self._projection(pairs, n_directions))
-
-    def _projected(self, matrix: npt.NDArray[np.float64]) -> Self:
-        """Return this model with vectors multiplied by a matrix [dimension, dimension]."""
-        return self._edited(Edit(self.dimensions, Mixing.from_dense(matrix)))
-
-    def _projection(self, pairs: Sequence[Any], n_directions: int | None) -> npt.NDArray[np.float64]:
-        """Return the matrix [dimension, dimension] that takes out the main directions in which pairs differ."""
-        if not self.has_directions:
-            raise InputError(
-                f"each member of an {self.family} has directions of its own; remove them there, and join the members "
-                "again: EnsembleEmbedder([member.without_direction(...), ...])"
-            )
-        is_pair = (isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2 for pair in pairs)
-        if not pairs or not all(is_pair):
-            raise InputError(
-                f"a direction of a {self.family} model is given by pairs of texts that differ in it: "
-                'without_direction(("he", "she"), ("the man", "the woman"))'
-            )
-        check_integer("n_directions", n_directions, optional=True)
-        rows = self.similarity_rows(self.encode(check_texts([text for pair in pairs for text in pair])))
-        if not isinstance(rows, np.ndarray):
-            raise InputError(
-                f"the dimensions of a {self.family} model are words, and a direction cannot be removed from them; drop "
-                "those that stand for it: model.without(...), or pellucid edit --without"
-            )
-        directions = pair_directions(rows[::2], rows[1::2], n_directions or 1)
-        if not len(directions):
-            raise InputError(f"the texts of {pairs[0]!r:.80} have one vector; give pairs that the model tells apart")
-        return projection(directions, [f"direction {number}" for number in range(1, len(directions) + 1)])
-
     def reweight(self, factors: Mapping[str, float]) -> Self:
         """Return a model in which some words count more or less: of the static family, whose words have vectors.
 
@@ -579,10 +530,7 @@ class Embedder(ToolInterface):
         Raises:
             InputError: the family has no vectors of words.
         """
-        raise InputError(
-            f"only static models weight words; the {self.family} family has no vectors of words. Remove what they say "
-            'with model.without_direction(("he", "she"), ...)'
-        )
+        raise InputError(f"only static models weight words; the {self.family} family has no vectors of words")
 
     def _edited(self, edit: Edit) -> Self:
         """Return this model after `edit`; what a family implements to make its dimensions editable."""

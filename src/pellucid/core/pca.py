@@ -1,4 +1,4 @@
-"""The principal components of an embedding space (section 4 of "A Text is Worth Several Tokens"), and removing some.
+"""The principal components of an embedding space (section 4 of "A Text is Worth Several Tokens").
 
 As there, embeddings are not centred unless that is asked for, so that u_1 is close to their mean. Only their second
 moment is kept, d x d numbers, so that there is no limit to the number of texts. The sign of a singular vector is
@@ -8,19 +8,16 @@ positive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, shown
+from pellucid.errors import InputError
 
 Array = npt.NDArray[np.float64]
-
-MIN_DIRECTION_LENGTH = 1e-3
-"""Of a direction beyond those before it, over its length; a shorter one is rounding."""
 
 _PROJECTION_EPS = 1e-9  # of the mean's length: below it a projection is rounding
 
@@ -109,45 +106,3 @@ def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
 def blocks(embeddings: Any) -> Iterable[npt.NDArray[Any]]:
     """Return an array as its only block, and an iterable of blocks as it is."""
     return [np.asarray(embeddings)] if hasattr(embeddings, "shape") else embeddings
-
-
-def pair_directions(first: npt.ArrayLike, second: npt.ArrayLike, n_directions: int) -> Array:
-    """Return the main directions in which pairs of rows differ: the principal components of their differences.
-
-    The differences have length 1 each and are not centred, so that what all pairs have in common comes first.
-
-    Args:
-        first: rows [pairs, d].
-        second: the other row of each pair [pairs, d].
-        n_directions: how many are wanted; there are no more than pairs that differ in different ways.
-
-    Returns:
-        Orthonormal rows, float64 [at most n_directions, d].
-    """
-    differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
-    lengths = np.linalg.norm(differences, axis=1, keepdims=True)
-    differences = differences[lengths[:, 0] > MIN_DIRECTION_LENGTH] / lengths[lengths[:, 0] > MIN_DIRECTION_LENGTH]
-    _, values, components = np.linalg.svd(differences, full_matrices=False)
-    directions: Array = components[values > MIN_DIRECTION_LENGTH * max(len(differences), 1) ** 0.5][:n_directions]
-    return directions
-
-
-def projection(directions: npt.ArrayLike, names: Sequence[str]) -> Array:
-    """Return the symmetric matrix float64 [d, d] that takes directions [n, d] out of a row.
-
-    Raises:
-        InputError: a direction is zero or a sum of others, or nothing would be left.
-    """
-    rows = np.asarray(directions, np.float64)
-    basis = np.zeros((0, rows.shape[1]))
-    for direction, name in zip(rows, names, strict=True):
-        length = float(np.linalg.norm(direction))
-        remainder = direction - basis.T @ (basis @ direction)
-        remainder -= basis.T @ (basis @ remainder)  # once more, against rounding
-        if np.linalg.norm(remainder) <= MIN_DIRECTION_LENGTH * max(length, MIN_DIRECTION_LENGTH):
-            raise InputError(f"{shown(name)} has no direction that can be removed: it is empty, or as others given")
-        basis = np.vstack([basis, remainder / np.linalg.norm(remainder)])
-    if len(basis) >= rows.shape[1]:
-        raise InputError(f"{len(basis)} directions take all {rows.shape[1]} dimensions of the model; remove fewer")
-    matrix: Array = np.eye(rows.shape[1]) - basis.T @ basis
-    return matrix

@@ -171,31 +171,6 @@ class EncoderEmbedder(Embedder):
         model._shared = self._shared
         return model
 
-    def _projected(self, matrix: Floats) -> EncoderEmbedder:
-        """Return a SentenceTransformer with one more module, stock `Dense`; its reasons are fitted anew."""
-        if not self.is_sentence_transformer:
-            raise InputError(
-                f"{self.name} is a function, whose vectors cannot be edited here; project them in its code"
-            )
-        if getattr(self.model, "truncate_dim", None):
-            raise InputError(
-                f"truncate_dim is {self.model.truncate_dim}; remove directions first, with truncate_dim=None"
-            )
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-
-        weight = torch.tensor(matrix, dtype=next(self.model.parameters()).dtype)
-        size, modules = len(matrix), list(self.model)
-        dense = Dense(size, size, bias=False, activation_function=torch.nn.Identity(), init_weight=weight)
-        modules.insert(len(modules) - isinstance(modules[-1], Normalize), dense)
-        model = SentenceTransformer(
-            modules=modules, device=str(self.model.device), prompts=dict(self.model.prompts),
-            default_prompt_name=self.model.default_prompt_name, similarity_fn_name=self.model.similarity_fn_name,
-        )  # fmt: skip
-        kind = self._reasons.kind if isinstance(self._reasons, Reasons) else self._reasons
-        return EncoderEmbedder(model, kind)
-
     def fit_reasons(
         self,
         texts: Corpus | None = None,

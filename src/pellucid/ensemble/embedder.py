@@ -288,7 +288,6 @@ class EnsembleEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "ensemble"
-    has_directions: ClassVar[bool] = False
     _normalizes: ClassVar[bool] = True
     similarity_fn_name: ClassVar[str] = "dot"
 
