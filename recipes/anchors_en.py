@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pellucid
+from papers.ldir.frame import frame_points
 from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import CandidateSettings
 from recipes.static_en import open_teacher
@@ -60,14 +61,15 @@ LEFT_OUT = (  # beginnings of sentences that nobody wants as the name of a dimen
 MAX_LEFT_OUT = 4  # of these in one model
 METHODS = {
     "kmeans": "the sentences nearest to the centroids of KMeans (`kmeans_points`)",
-    "frame": "the first of a greedy choice of small frame potential (`frame_points`)",
+    "frame": "the first of a greedy choice of small frame potential (`frame_points` of `papers/ldir/frame.py`)",
     "fps": "farthest points (`farthest_points`): each is the sentence least similar to its nearest anchor",
 }
 
 
 def make(encoder: object, corpus: Path, work_dir: Path, plan: Plan) -> AnchorEmbedder:
     """Return the model of a plan."""
-    settings: dict[str, Any] = {"method": plan.method, "settings": CANDIDATES, "work_dir": work_dir / plan.encoder}
+    method = frame_points if plan.method == "frame" else plan.method
+    settings: dict[str, Any] = {"method": method, "settings": CANDIDATES, "work_dir": work_dir / plan.encoder}
     anchors = choose_anchors(encoder, corpus, plan.n + MAX_LEFT_OUT, **settings)
     anchors = [anchor for anchor in anchors if not anchor.startswith(LEFT_OUT)]
     model = AnchorEmbedder(encoder, anchors[: plan.n])

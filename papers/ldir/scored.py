@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from papers.kit import DRAWS, MIN_SEEDS, Cell, Interval, interval_of, resampled
+from papers.ldir.frame import frame_points
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.anchors import CandidateSettings, farthest_points, frame_points, kmeans_points, uniform_points
+from pellucid.anchors import CandidateSettings, farthest_points, kmeans_points, uniform_points
 from pellucid.anchors.candidates import candidate_texts
 from pellucid.evaluation.tasks import read_sts
 

@@ -30,6 +30,7 @@ from papers.bm25 import STEMMED, bm25_scores
 from papers.kit import Figure, Table, cell_text, read_or_make, run_script, written
 from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, Coordinates, bag_of_words, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
+from papers.ldir.frame import frame_points
 from papers.ldir.scored import FLOOR, GROUPS, RANDOM, corpus_sentences, floor_draws
 from papers.local_tasks import evaluate, find_tasks
 from papers.models import bfloat16_encoder, kept_encoder, minilm_path
@@ -38,7 +39,6 @@ from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import (
     CandidateSettings,
     farthest_points,
-    frame_points,
     kmeans_points,
     prepare_candidates,
     uniform_points,
@@ -97,7 +97,7 @@ class Bench:
         code = hashlib.sha256(inspect.getsource(CHOOSERS[method]).encode()).hexdigest()[:8]
         path = self.work / "chosen" / f"{self.encoder.folder}-{method}-{most}-{seed}-{code}.json"
         settings: dict[str, Any] = {"settings": CANDIDATES, "work_dir": self.work / self.encoder.folder}
-        settings |= {"method": method, "seed": seed, "show_progress_bar": False}
+        settings |= {"method": frame_points if method == "frame" else method, "seed": seed, "show_progress_bar": False}
         chosen = read_or_make(path, lambda: choose_anchors(self.encoder.encode, self.corpus, most, **settings))
         return list(chosen[:n])
 

@@ -370,12 +370,11 @@ def test_farthest_anchors_are_the_picks_of_the_vectors():
     assert choose_anchors(encode, SENTENCES, 10, method="fps", seed=2) == [SENTENCES[row] for row in picks]
 
 
-def test_the_frame_method_is_reached(monkeypatch):
-    frame_points = lambda vectors, n, *, seed: np.arange(n) * 17 + seed  # noqa: E731
-    monkeypatch.setitem(sampling.METHODS, "frame", frame_points)
+def test_a_function_may_choose():
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
-    assert choose_anchors(encode, SENTENCES, 3, method="frame", seed=5, settings=settings) == expected
+    method = lambda vectors, n, *, seed: np.arange(n) * 17 + seed  # noqa: E731
+    assert choose_anchors(encode, SENTENCES, 3, method=method, seed=5, settings=settings) == expected
 
 
 def test_near_duplicates_are_replaced(monkeypatch):

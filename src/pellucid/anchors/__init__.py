@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pellucid.anchors.sampling import (
         choose_anchors as choose_anchors,
         farthest_points as farthest_points,
-        frame_points as frame_points,
         kmeans_points as kmeans_points,
         uniform_points as uniform_points,
     )

@@ -1,4 +1,4 @@
-"""Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest points, uniform (LDIR, section 3).
+"""Choosing anchors from a corpus: KMeans, farthest points, uniform (LDIR, section 3).
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors. What
 a candidate must be is in `candidates.py`, the search in C behind `farthest_points` in `farthest.py`.
@@ -21,7 +21,6 @@ from pellucid.errors import InputError, check_choice, check_integer, check_seed,
 from pellucid.persistence.store import temporary_folder
 from pellucid.text.tables import Corpus
 
-_MAX_FRAME_ROWS = 200_000  # float32 in memory; more gave no better anchors
 Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
@@ -37,7 +36,7 @@ def choose_anchors(
     corpus: Corpus,
     n: int,
     *,
-    method: str = "kmeans",
+    method: str | Callable[..., Rows] = "kmeans",
     seed: int = 0,
     settings: CandidateSettings = _DEFAULTS,
     work_dir: str | os.PathLike[str] | None = None,
@@ -49,8 +48,8 @@ def choose_anchors(
         encoder: what `pellucid.load` takes: a name, a SentenceTransformer, a pellucid model, or a callable.
         corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
         n: how many anchors.
-        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling, the paper's) or
-            "uniform".
+        method: "kmeans" (nearest text to each centroid), "fps" (farthest point sampling, the paper's) or "uniform";
+            or a function of vectors [N, d], `n` and `seed` that returns rows as `farthest_points` does.
         seed: the same seed gives the same anchors.
         settings: which texts may become anchors.
         work_dir: where candidates and vectors are kept, so that an interrupted run resumes, and other methods and
@@ -67,7 +66,9 @@ def choose_anchors(
         MissingExtraError: a rule or method needs a package that is not installed.
     """
     check_integer("n", n)
-    check_choice("method", method, METHODS)
+    if not callable(method):
+        check_choice("method", method, METHODS)
+        method = METHODS[method]
     check_seed(seed)
     with (
         nullcontext(Path(work_dir)) if work_dir is not None else temporary_folder(prefix="pellucid-anchors-")
@@ -79,7 +80,7 @@ def choose_anchors(
     return texts
 
 
-def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float | None) -> Rows:
+def _pick(candidates: Candidates, n: int, method: Callable[..., Rows], seed: int, nearest: float | None) -> Rows:
     """Return `n` rows by `method`, none of them zero or nearer than `nearest` to another."""
     vectors = candidates.vectors
     if n > candidates.filtered.n_left:
@@ -88,8 +89,8 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
             "or leave rules out (--unfiltered)"
         )
     limit = np.inf if nearest is None else nearest
-    rows = _distinct(vectors, METHODS[method](vectors, n, seed=seed), n, limit)
-    if 0 < len(rows) < n and method != "fps":
+    rows = _distinct(vectors, method(vectors, n, seed=seed), n, limit)
+    if 0 < len(rows) < n and method is not farthest_points:
         rows = _distinct(vectors, farthest_points(vectors, n, start=rows), n, limit)
     if len(rows) < n:
         raise InputError(
@@ -111,52 +112,6 @@ def _distinct(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Ro
             units[len(distinct_rows)] = unit
             distinct_rows.append(row)
     return np.array(distinct_rows, np.int64)
-
-
-def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
-    """Choose `n` rows of small frame potential, greedily; the first m of them are the choice for m.
-
-    The score of an anchor model is x' M y / (|.| |.|) with M = sum of a a' over the anchors; it is the encoder's own if
-    M is a multiple of the identity. For n >= d unit vectors that is so exactly when their frame potential, the sum of
-    all squared products (a_i . a_j)^2, is least (Benedetto and Fickus, "Finite normalized tight frames", 2003). Each
-    pick adds least to that sum. Farthest point sampling looks at the single nearest anchor instead, which leaves many
-    anchors a little alike. Cost: one product with all rows for each pick.
-
-    The mean direction of all rows counts as picked before the first: an anchor near it would be similar to every text
-    and distinguish none. Ties go to the lowest number.
-
-    Args:
-        vectors: float16 or float32 [N, d], may be memory-mapped; lengths do not matter, zero rows are never picked.
-        n: how many.
-        seed: of the draw of 200,000 rows, if there are more.
-
-    Returns:
-        int64 [n], in order of choice.
-
-    Raises:
-        InputError: `n` is below 1 or above the number of rows that are not zero, or a row holds NaN or infinity.
-    """
-    rows = np.arange(len(vectors))
-    if len(rows) > _MAX_FRAME_ROWS:
-        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MAX_FRAME_ROWS, replace=False))
-    units = np.array(vectors[rows], dtype=np.float32)
-    lengths = np.linalg.norm(units, axis=1)
-    if not np.isfinite(lengths).all():
-        raise InputError(_BROKEN.format(int(rows[int(np.argmin(np.isfinite(lengths)))])))
-    is_nonzero = lengths > 0
-    rows, units = rows[is_nonzero], units[is_nonzero] / lengths[is_nonzero, None]
-    if not 1 <= n <= len(rows):
-        raise InputError(f"n is {n}; it must be between 1 and the {len(rows)} candidates that are not zero")
-    mean = units.mean(axis=0)
-    length = float(np.linalg.norm(mean))
-    potential = np.square(units @ (mean / length if length > 0 else mean))
-    picks = np.empty(n, np.int64)
-    for k in range(n):
-        picks[k] = potential.argmin()
-        potential += np.square(units @ units[picks[k]])
-        potential[picks[k]] = np.inf
-    chosen: Rows = rows[picks]
-    return chosen
 
 
 def uniform_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
@@ -295,7 +250,6 @@ def _first_points(start: Any, n: int, usable: npt.NDArray[np.bool_], seed: int) 
 
 METHODS: dict[str, Callable[..., Rows]] = {
     "kmeans": kmeans_points,
-    "frame": frame_points,
     "fps": farthest_points,
     "uniform": lambda vectors, n, *, seed: uniform_points(vectors, len(vectors), seed=seed),  # all, in random order
 }
