@@ -28,16 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError
 from pellucid.native.farthest import FarthestPoints
-from pellucid.native.library import native
 from pellucid.process import default_threads
 
 LANES = 32  # vectors are padded with zeros to a multiple of it
 GROUP = 16  # candidates that share one entry of `SearchState.lowest`
 
 _THREAD_ROWS = 1 << 16  # fewer rows are not worth a second thread
-_BLOCK = 4_096  # rows that the twin works on at once
 
 
 class SearchState(NamedTuple):
@@ -49,67 +46,6 @@ class SearchState(NamedTuple):
     lowest: npt.NDArray[np.float32]  # [N / 16] the smallest `best` of each 16 candidates
     picks: npt.NDArray[np.float32]  # [n, padded d] the picked rows as they are
     scales: npt.NDArray[np.float32]  # [n] 1 / length of each pick
-
-
-class PlainPoints:
-    """What the functions of farthest.c give, in numpy: the same picks to the last bit, after reading every row."""
-
-    def __init__(self, rows: npt.NDArray[Any], state: SearchState) -> None:
-        """Take rows [N, d], float32 or uint16 that hold the bits of float16."""
-        self._rows, self._state = rows.view(np.float16) if rows.dtype == np.uint16 else rows, state
-
-    def measure(self, first: int, last: int, work: npt.NDArray[np.float32]) -> int:
-        """Set 1 / length of rows [first, last); return the first that is not finite or longer than 1e12, or -1."""
-        for start in range(first, last, _BLOCK):
-            rows = self._padded(start, min(start + _BLOCK, last))
-            with np.errstate(all="ignore"):
-                squares = _products(rows, rows)
-                inverse = np.where(squares > 1e-24, np.float32(1) / np.sqrt(squares), np.float32(0))
-            self._state.inverse[start : start + len(rows)] = inverse
-            if not (squares < 1e24).all():
-                return start + int(np.argmin(squares < 1e24))
-        return -1
-
-    def take(self, row: int, number: int) -> None:
-        """Make `row` pick `number`, and never again."""
-        state = self._state
-        state.picks[number], state.scales[number] = self._padded(row, row + 1)[0], state.inverse[row]
-        state.best[row] = np.inf
-
-    def search(self, first: int, last: int, picks: int, work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
-        """Return the best next pick of groups [first, last): similarity, row (-1: none), rows read, products made."""
-        state, products = self._state, 0
-        first, last = (min(group * GROUP, len(self._rows)) for group in (first, last))
-        for start in range(first, last, _BLOCK):
-            stop = min(start + _BLOCK, last)
-            rows, inverse = self._padded(start, stop), state.inverse[start:stop]
-            for number in range(state.met[start], picks):  # all rows of a block have met the same ones
-                similar = _products(rows, state.picks[number]) * state.scales[number] * inverse
-                np.maximum(state.best[start:stop], similar, out=state.best[start:stop])
-                products += len(rows)
-            state.met[start:stop] = picks
-        best = state.best[first:last]
-        if best.min(initial=np.inf) == np.inf:
-            return np.inf, -1, last - first, products
-        return float(best.min()), first + int(best.argmin()), last - first, products
-
-    def _padded(self, first: int, last: int) -> npt.NDArray[np.float32]:
-        rows = np.zeros((last - first, self._state.picks.shape[1]), np.float32)
-        rows[:, : self._rows.shape[1]] = self._rows[first:last]
-        return rows
-
-
-def _products(rows: npt.NDArray[np.float32], factors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the product of each row with one row or one each, summed over 32 lanes in the order of farthest.c."""
-    terms = (rows * factors).reshape(len(rows), -1, LANES)
-    lanes = np.zeros((len(rows), LANES), np.float32)
-    for step in range(terms.shape[1]):
-        lanes += terms[:, step]
-    a, b, c, d = (lanes[:, at : at + 8] for at in range(0, LANES, 8))
-    sums = (a + b) + (c + d)
-    for half in (4, 2, 1):
-        sums = sums[:, :half] + sums[:, half:]
-    return sums[:, 0]
 
 
 class Search:
@@ -132,7 +68,7 @@ class Search:
             picks=np.zeros((n, width), np.float32),
             scales=np.zeros(n, np.float32),
         )
-        self._points = (PlainPoints if native() is None else FarthestPoints)(rows, self.state)
+        self._points = FarthestPoints(rows, self.state)
         self.picks: list[int] = []
         self.reads = self.products = 0  # rows read and similarities computed by `farthest`, for the benchmark
 
@@ -157,11 +93,6 @@ class Search:
 
     def take(self, row: int) -> None:
         """Make `row` the next pick."""
-        if not 0 <= row < len(self._rows) or len(self.picks) >= len(self.state.scales):
-            raise InputError(
-                f"row {row} cannot be pick {len(self.picks) + 1}: there are {len(self._rows)} rows, and "
-                f"{len(self.state.scales)} picks were asked for"
-            )
         self._points.take(row, len(self.picks))
         self.picks.append(row)
 
