@@ -18,7 +18,7 @@ DOCUMENTS = {"a": "apple apple apple tree", "b": "tree", "c": "a pear and a car"
 
 
 def terms(result):
-    return {driver.name: driver for driver in result.drivers if driver.kind != "phrase"}
+    return {driver.name: driver for driver in result.drivers}
 
 
 @pytest.fixture
@@ -46,33 +46,18 @@ def test_the_share_of_a_word_is_what_its_rows_add_over_all_scores(index):
         assert driver.share == pytest.approx(value / total)
         assert driver.queries == sum(word in query.split() for query in queries)
         assert driver.low < driver.share < driver.high
-    assert terms(result)["car"].largest == 2  # of "pear car", too: two of its hits have a car, one has a pear
-    assert terms(result)["pear"].largest == 0
-    assert {d.name for d in result.drivers if d.kind == "phrase"} == {"apple tree", "pear car"}
-    assert result.to_frame().query("kind != 'phrase'").share.sum() == pytest.approx(1)
+    assert result.to_frame().share.sum() == pytest.approx(1)
 
 
-def test_a_query_hangs_on_a_word_without_which_another_hit_is_first(index):
+def test_queries_may_be_searched_before_and_pairs_are_like_them(index):
     result = index.drivers({"1": "apple tree", "2": "rain"}, 3)
-    hangs = {item.query: item for item in result.hanging}
-    assert (hangs["apple tree"].name, hangs["apple tree"].best, hangs["apple tree"].first_without) == (
-        "apple",
-        "a",
-        "b",
-    )
-    assert (hangs["rain"].name, hangs["rain"].share, hangs["rain"].first_without) == ("rain", pytest.approx(1), None)
     assert all(driver.low is None for driver in result.drivers)
     assert index.drivers(index.search(query, 3) for query in ("apple tree", "rain")) == result
     assert index.drivers([index.search("apple tree", weights={"fruit": 1})]) != index.drivers(["apple tree"])
-
-
-def test_pairs_hang_on_more_than_half_of_the_score():
     model = TableEmbedder({"a": [3, 1], "b": [1, 1], "c": [1, 3], "d": [0, 0]}, ["first", "second"])
-    result = pellucid.drivers(model, [("a", "a"), ("b", "b"), ("c", "c"), ("d", "a")])
-    assert [(item.query, item.name) for item in result.hanging] == [("a", "first"), ("c", "second")]
-    assert [item.share for item in result.hanging] == pytest.approx([0.9, 0.9])
-    assert (result.queries, result.left_out) == (3, 1)
-    assert terms(result)["first"].share == pytest.approx((0.9 + 0.5 + 0.1) / 3)
+    of_pairs = pellucid.drivers(model, [("a", "a"), ("b", "b"), ("c", "c"), ("d", "a")])
+    assert (of_pairs.queries, of_pairs.left_out) == (3, 1)
+    assert terms(of_pairs)["first"].share == pytest.approx((0.9 + 0.5 + 0.1) / 3)
 
 
 def test_the_interval_is_that_of_the_queries_drawn_again():
@@ -98,7 +83,7 @@ def test_the_shares_add_up_to_1(module_fruit, words):
         result = pellucid.drivers(module_fruit, pairs)
     except InputError:
         return
-    total = sum(driver.share for driver in result.drivers if driver.kind != "phrase")
+    total = sum(driver.share for driver in result.drivers)
     assert total == pytest.approx(float(result.mean_score > 1e-6), abs=1e-6)
 
 
@@ -121,8 +106,3 @@ def test_what_cannot_be_added_up_is_refused(index):
         index.drivers("apple")
     with pytest.raises(InputError, match="no pairs"):
         pellucid.drivers(TableEmbedder({"a": [1.0]}), [])
-
-
-def test_pairs_have_columns_of_pairs_and_queries_those_of_hits(fruit):
-    view = str(pellucid.drivers(fruit, [("apple", "the apple"), ("apple pear", "apple"), ("car", "car bicycle")]))
-    assert "text 1" in view and "text 2" in view and "best hit" not in view and "First without" not in view

@@ -324,7 +324,7 @@ def test_the_shares_of_what_drives_scores_add_up_to_1(searching, family):
     result = pellucid.drivers(searching[family], [(QUERY, text) for text in TEXTS])
     scores = [searching[family].explain(QUERY, text).score for text in TEXTS]
     assert (result.scores, result.mean_score) == (len(TEXTS), pytest.approx(np.mean(scores)))
-    assert sum(driver.share for driver in result.drivers if driver.kind != "phrase") == pytest.approx(1)
+    assert sum(driver.share for driver in result.drivers) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
