@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 
 from pellucid.dense import words
-from pellucid.native.library import native
 from pellucid.persistence import folder as model_folder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
@@ -36,12 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if re.search(r" at 0x[0-9a-f]{6}", item.nodeid):
             raise pytest.UsageError(f"{item.nodeid} is named by the address of an object; give its parameters ids")
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests of the C kernels themselves where Python does their work."""
-    if item.get_closest_marker("native") and native() is None:
-        pytest.skip("the C kernels are not loaded")
 
 
 @pytest.fixture(scope="session", autouse=True)

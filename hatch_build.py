@@ -1,7 +1,8 @@
 """Compiles the C kernels when pellucid is installed or a wheel is built.
 
-The compiler is $CC, else cc, else the one of the PyPI package ziglang, which is installed for the build where there is
-no other. PELLUCID_TARGET names another platform for ziglang to compile for: "aarch64-linux", see `TARGETS`.
+The compiler is $CC, else cc. Where it is absent or fails, it is the one of the PyPI package ziglang, which is installed
+for the build. A level that no compiler can do is left out, except "plain". PELLUCID_TARGET names another platform for
+ziglang to compile for: "aarch64-linux", see `TARGETS`.
 
     python hatch_build.py                   # compile in a clone, after a change to a C file
     python hatch_build.py --wheels DIR      # wheels for all of `TARGETS`; needs pip install hatchling ziglang
@@ -67,11 +68,28 @@ def this_platform() -> Target:
 
 
 def own_compiler() -> list[str]:
-    """Return the command of this machine's C compiler, [] where there is none."""
-    if named := os.environ.get("CC"):
-        return shlex.split(named)
-    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    return [found] if found else []
+    """Return the command of this machine's C compiler, [] where there is none that works."""
+    names = (os.environ.get("CC", ""), *map(shutil.which, ("cc", "gcc", "clang")))
+    compiler = shlex.split(next(filter(None, names), ""))
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "trial.c")
+        source.write_text("#include <math.h>\n#include <string.h>\nint f(void) { return 0; }\n", encoding="utf-8")
+        return compiler if compiler and _compiles([*compiler, "-shared", "-o", f"{source}.o", str(source)]) else []
+
+
+def _compiles(command: list[str]) -> bool:
+    """Whether a compiler's command succeeds; what it writes is shown."""
+    try:
+        return subprocess.run(command, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _ziglang(options: list[str]) -> list[str]:
+    """Return the command of ziglang's compiler, [] where it is not installed."""
+    if importlib.util.find_spec("ziglang") is None:
+        return []
+    return [sys.executable, "-m", "ziglang", "cc", "-s", *options]  # -s: else the files name folders here
 
 
 def sources_number() -> int:
@@ -83,23 +101,26 @@ def compile_kernels(target: str = "", folder: Path = FOLDER / "compiled") -> lis
     """Compile the kernels into a folder, one beside their sources if none is named, and return the files."""
     folder.mkdir(exist_ok=True)
     aim = TARGETS[target] if target else this_platform()
-    compiler = [] if target else own_compiler()
-    if not compiler:
-        if importlib.util.find_spec("ziglang") is None:
-            sys.exit("pellucid: no C compiler found; install one (apt-get install gcc), or pip install ziglang")
-        # -s: else the files hold the names of folders here, for debuggers.
-        compiler = [sys.executable, "-m", "ziglang", "cc", "-s", *(["-target", aim.zig] if target else [])]
-    made = []
+    zig = _ziglang(["-target", aim.zig] if target else [])
+    compilers = [compiler for compiler in ([] if target else own_compiler(), zig) if compiler]
+    if not compilers:
+        sys.exit("pellucid: no C compiler works; install one (apt-get install gcc), or pip install ziglang")
+    compiled = []
     for level in LEVELS if aim.has_levels else ["plain"]:
         path = folder / f"kernels-{level}.{aim.ending}"
-        aside = path.with_suffix(f".{os.getpid()}")  # a process may have the old file open
+        tmp_path = path.with_suffix(f".{os.getpid()}")  # a process may have the old file open
         flags = [*FLAGS, *LEVELS[level], *OWN_FLAGS[aim.ending].format(path.name).split()]
         flags.append(f"-DPELLUCID_SOURCES={sources_number()}u")
         sources = sorted(str(source) for source in FOLDER.glob("*.c"))
-        subprocess.run([*compiler, *flags, "-o", str(aside), *sources, "-lm"], check=True)
-        aside.replace(path)
-        made.append(path)
-    return made
+        if any(_compiles([*compiler, *flags, "-o", str(tmp_path), *sources, "-lm"]) for compiler in compilers):
+            tmp_path.replace(path)
+            compiled.append(path)
+            continue
+        if level == "plain":
+            sys.exit("pellucid: the kernels cannot be compiled; install another C compiler, or pip install ziglang")
+        path.unlink(missing_ok=True)  # of an earlier version
+        sys.stderr.write(f"pellucid: no compiler can do the level {level!r}; a lower one will serve\n")
+    return compiled
 
 
 try:

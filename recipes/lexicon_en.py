@@ -28,7 +28,6 @@ from pellucid import LexiconEmbedder, StaticEmbedder, StaticLexiconEmbedder
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.mixing import largest_coordinates
 from pellucid.lexicon.static import WordClusters
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import ExtractionSettings, RefinementSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.extraction import Extraction, extract
@@ -87,8 +86,7 @@ def make(corpus: Path, e5: Path, work: Path) -> StaticLexiconEmbedder:
     vectors = join_extractions([taken, second]).teacher_vectors
     bags = Bags.from_sentences(taken.sentences, words.vocabulary)
     lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=teacher[0].auto_model.name_or_path)
-    with WorkFolder(work / "training") as folder:
-        table = refine_clusters(start_table(lexicon, words, taken, bags), bags, vectors, REFINEMENT, work=folder)
+    table = refine_clusters(start_table(lexicon, words, taken, bags), bags, vectors, REFINEMENT)
     rounded = WordClusters.from_weights(largest_coordinates(table, KEPT))
     weights = rounded.rows(np.arange(len(words.vocabulary)), table.shape[1])
     model = StaticLexiconEmbedder(words.vocabulary, rounded, named_by_words(words.vocabulary, weights))

@@ -17,7 +17,6 @@ from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.lexicon import Clusters
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import RefinementSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.tuning import PairBags, refine
@@ -70,7 +69,6 @@ def refine_clusters(
     settings: RefinementSettings,
     *,
     pairs: Sequence[PairBags] = (),
-    work: WorkFolder | None = None,
     show_progress_bar: bool = True,
 ) -> Any:
     """Return the weights of words for clusters, trained so that the cosines of sentences are the teacher's.
@@ -84,7 +82,6 @@ def refine_clusters(
         teacher_vectors: [sentences, d], L2-normalised.
         settings: of the training; see `pellucid.static.training.tuning.refine`.
         pairs: texts that belong together, such as questions and answers.
-        work: where the state is kept; None keeps none.
         show_progress_bar: show a bar, counting steps.
 
     Returns:
@@ -92,8 +89,6 @@ def refine_clusters(
 
     Raises:
         CorpusError: fewer than two batches of sentences, or of a set of pairs, hold known words.
-        InputError: `work` holds the state of other weights, sentences or settings.
-        ModelFolderError: the state in `work` is damaged.
     """
     from scipy import sparse
 
@@ -108,7 +103,7 @@ def refine_clusters(
     used[entry, slot] = True
     scale = max(float(np.sqrt(np.mean(np.square(weights)))), 1e-12)  # `refine` divides by it
     trained = refine(
-        weights, bags, teacher_vectors, settings, pairs=pairs, work=work, show_progress_bar=show_progress_bar,
+        weights, bags, teacher_vectors, settings, pairs=pairs, show_progress_bar=show_progress_bar,
         pooled=_Pool(columns, rows.shape[1], scale, used),
     )  # fmt: skip
     values = (trained[entry, slot] * scale).clip(0)

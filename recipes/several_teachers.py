@@ -108,8 +108,7 @@ def make(
     bar = steps.get("show_progress_bar", True)
     folders = [work_dir / f"teacher-{number}" for number in range(1, len(opened) + 1)]
     read = [extract(one, corpus, at, settings, show_progress_bar=bar) for one, at in zip(opened, folders)]
-    tuned = work_dir / "-".join(["weights", *(f"{share:.6g}" for share in shares)])
-    return distill_extraction(join_extractions(read, shares), subwords_of(opened[0]), work_dir=tuned, **steps)
+    return distill_extraction(join_extractions(read, shares), subwords_of(opened[0]), **steps)
 
 
 def main() -> None:

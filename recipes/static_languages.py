@@ -20,14 +20,14 @@ STEPS = {"de": 2_000, "fr": 2_000, "zh": 1_000, "ja": 1_000}
 """Batches by language, about as many as the loss on held-out pairs goes down for."""
 
 
-def make(parallel: Path, languages: list[str], work_dir: Path | None = None) -> StaticEmbedder:
+def make(parallel: Path, languages: list[str]) -> StaticEmbedder:
     """Return static-en with the words of `languages`; `parallel` is the folder of the sentence pairs."""
     english = pellucid.load("static-en")
     assert isinstance(english, StaticEmbedder)
     steps = sum(STEPS.get(language, 2_000) for language in languages)
     tuning = TuningSettings(steps=steps, learning_rate=0.02, evaluate_every=250)
     files = {("en", language): parallel / f"en-{language}.tsv.xz" for language in languages}
-    return add_languages(english, files, tuning=tuning, work_dir=work_dir)
+    return add_languages(english, files, tuning=tuning)
 
 
 def main() -> None:
@@ -35,10 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parallel", type=Path, required=True, help="folder of en-de.tsv.xz and so on")
     parser.add_argument("--languages", nargs="+", default=list(STEPS), help="codes, such as de fr")
-    parser.add_argument("--work-dir", type=Path, help="where the tuning keeps its state")
     parser.add_argument("--output", type=Path, required=True, help="folder of the model")
     arguments = parser.parse_args()
-    model = make(arguments.parallel, arguments.languages, arguments.work_dir)
+    model = make(arguments.parallel, arguments.languages)
     model.save_pretrained(arguments.output, dtype="int8")
     print(f"wrote {arguments.output}: {len(model.vocabulary):,} words")
 

@@ -29,7 +29,6 @@ import numpy.typing as npt
 
 from papers.vector_cache import CachedEncoder
 from pellucid import StaticEmbedder
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import (
     ExtractionSettings,
     PcaSettings,
@@ -131,9 +130,8 @@ def make(e5: Any, minilm: Any, corpus: Path, parallel: Path, work_dir: Path) -> 
     pairs = [pair_bags(path, codes, start.vocabulary) for codes, path in files.items()]
     bags = Bags.from_sentences([text for one in found.values() for text in one.sentences], start.vocabulary)
     vectors = start.vectors
-    for name, settings in (("first", REFINEMENT), ("then", THEN)):
-        with WorkFolder(work_dir / name) as folder:
-            vectors = refine(vectors, bags, np.concatenate(teacher), settings, pairs=pairs, work=folder)
+    for settings in (REFINEMENT, THEN):
+        vectors = refine(vectors, bags, np.concatenate(teacher), settings, pairs=pairs)
     return fit_spelling(StaticEmbedder(start.vocabulary, vectors))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from papers.kit import Figure, Table
 from papers.models import open_any
@@ -42,12 +43,16 @@ from papers.swe.norms import norms_by_rank, norms_by_tag, read_tagged
 from papers.swe.separation import language_separation
 from papers.swe.trials import Maker
 from pellucid import StaticEmbedder
+from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
-from pellucid.static import as_static, segmenter
+from pellucid.errors import InputError
+from pellucid.static import segmenter
 from pellucid.static.bags import Bags
 from pellucid.text.tables import read_texts
+from pellucid.text.words import Vocabulary, display_form
 from recipes.static_multi import open_e5
 
+_CHUNK_WORDS = 8_192  # words at a time
 SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map
 ENGLISH_STEPS = {"extraction (3.1)": "extraction", "PCA without the first 7 (3.2)": "d256-pca"}
 CLASSES = {
@@ -59,6 +64,47 @@ UNIVERSAL = ("DET", "ADP", "PRON", "ADV", "NUM", "VERB", "ADJ", "NOUN", "PROPN")
 TREEBANKS = {"de": "de_gsd", "fr": "fr_gsd", "zh": "zh_gsdsimp", "ja": "ja_gsd"}
 
 Array = npt.NDArray[np.float64]
+
+
+def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = None) -> StaticEmbedder:
+    """Return another library's table as a static model of `words`.
+
+    Args:
+        model: an opened `WordLlama` (also `WordLlamaInference`) or model2vec `StaticModel`.
+        words: the words to have rows, such as another model's `vocabulary.words`. In lower case alone, they also
+            match their other spellings.
+        subwords: a tokenizer for finding unknown words by their prefix; None leaves them unknown.
+
+    Returns:
+        A float32 model. A word is cut as at the start of a text; one without a known token has a row of zeros.
+
+    Raises:
+        InputError: `model` is neither, or `words` holds none or one twice.
+    """
+    table, tokenizer = getattr(model, "embedding", None), getattr(model, "tokenizer", None)
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or not isinstance(tokenizer, Tokenizer):
+        raise InputError(f"as_static takes an opened WordLlama or model2vec StaticModel, got {type(model).__name__}")
+    if not words:
+        raise InputError("as_static needs at least one word; give another model's vocabulary.words")
+    vectors = np.zeros((len(words), table.shape[1]), np.float32)
+    plain = Tokenizer.from_str(tokenizer.to_str())  # the model keeps its own
+    plain.no_padding()
+    plain.no_truncation()
+    for start in range(0, len(words), _CHUNK_WORDS):
+        chunk = [display_form(word) for word in words[start : start + _CHUNK_WORDS]]
+        for row, encoding in enumerate(plain.encode_batch(chunk, add_special_tokens=False), start):
+            vectors[row] = _token_vectors(model, table, np.array(encoding.ids, np.int64)).sum(axis=0)
+    return StaticEmbedder(Vocabulary(list(words), subwords), vectors)
+
+
+def _token_vectors(model: Any, table: npt.NDArray[Any], ids: npt.NDArray[np.int64]) -> Vectors:
+    """Return the vectors of tokens as the model weighs them, float32 [tokens, d]."""
+    unknown = getattr(model, "unk_token_id", None)
+    if unknown is not None:  # model2vec leaves them out; WordLlama counts its token for them
+        ids = ids[ids != unknown]
+    mapping, weights = getattr(model, "token_mapping", None), getattr(model, "weights", None)
+    vectors: Vectors = table[ids if mapping is None else mapping[ids]].astype(np.float32)
+    return vectors if weights is None else vectors * np.asarray(weights, np.float32)[ids][:, None]
 
 
 def silhouettes(given: Given) -> Table:

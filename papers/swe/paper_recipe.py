@@ -12,6 +12,7 @@ vectors are trained at the teacher's scale. A run that was stopped goes on.
 from __future__ import annotations
 
 import argparse
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pellucid.static import PcaSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.distill import rotate, subwords_of
 from pellucid.static.training.extraction import Extraction, extract
-from pellucid.static.training.tuning import array_digest, similarity_loss, sums
+from pellucid.static.training.tuning import similarity_loss, sums
 from pellucid.text.words import Vocabulary
 from recipes.static_en import EXTRACTION
 
@@ -81,7 +82,9 @@ class Training:
         """Begin, or go on from what is kept."""
         import torch
 
-        self.work.bind_settings({"table": array_digest(self.table), "sentences": array_digest(self.bags.rows)})
+        self.work.bind_settings(
+            {"table": zlib.crc32(self.table.tobytes()), "sentences": zlib.crc32(self.bags.rows.tobytes())}
+        )
         self.words = torch.nn.EmbeddingBag.from_pretrained(
             torch.from_numpy(self.table.copy()), freeze=False, mode="sum", include_last_offset=True
         )

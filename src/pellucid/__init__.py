@@ -46,4 +46,24 @@ if TYPE_CHECKING:
     from pellucid.loading import load as load
     from pellucid.static import StaticEmbedder as StaticEmbedder, distill as distill
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid": "errors",
+            "pellucid.analysis": "audit bias cards compare contrast drivers rank report topics",
+            "pellucid.anchors": "AnchorEmbedder choose_anchors",
+            "pellucid.core.embedder": "Embedder",
+            "pellucid.bulk": "duplicates encode_corpus read_shards",
+            "pellucid.dense.embedder": "EncoderEmbedder",
+            "pellucid.ensemble": "EnsembleEmbedder",
+            "pellucid.evaluation": "evaluate",
+            "pellucid.explain.explanation": "Explanation",
+            "pellucid.text": "CorpusFile",
+            "pellucid.index": "Index",
+            "pellucid.keytokens": "KeyTokenEmbedder",
+            "pellucid.lexicon": "LexiconEmbedder StaticLexiconEmbedder cluster_vocabulary train_lexicon",
+            "pellucid.persistence.folder": "bundled_models verify",
+            "pellucid.loading": "load",
+            "pellucid.static": "StaticEmbedder distill",
+        },
+    )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import MissingExtraError
@@ -23,12 +21,13 @@ class _Absent(type):
         raise MissingExtraError(cls.__doc__)
 
 
-def lazy(package: str, source: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, from its imports under `if TYPE_CHECKING`."""
-    tree = ast.parse(Path(source).read_text(encoding="utf-8"))
-    blocks = (node.body for node in tree.body if isinstance(node, ast.If))
-    imports = [node for body in blocks for node in body if isinstance(node, ast.ImportFrom)]
-    home_of = {alias.name: str(node.module) for node in imports for alias in node.names}
+def lazy(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose `names` are given by the module they are in.
+
+    The names of a module are separated by spaces. The package also imports them under `if TYPE_CHECKING`, for type
+    checkers; a test compares the two.
+    """
+    home_of = {name: module for module, listed in names.items() for name in listed.split()}
 
     def get(name: str) -> Any:
         if name not in home_of:

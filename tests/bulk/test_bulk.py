@@ -77,7 +77,6 @@ def corpus(tmp_path) -> Path:
 def compiled(model):
     """The rows that `encode` gives for many texts."""
     copy = pellucid.StaticEmbedder(model.vocabulary, model.vectors)
-    copy.start_compiled()
     return lambda texts: copy.encode(texts)
 
 

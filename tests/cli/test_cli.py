@@ -588,7 +588,6 @@ def test_the_shell_completes_names_of_models(models):
     assert cli_input._model_names("sta") == ["static-en"] and cli_input._model_names("x") == []
 
 
-@pytest.mark.native
 def test_doctor_says_what_works(run, models, fruit, tmp_path):
     said = run("doctor").stdout
     assert f"pellucid: {__version__}" in said and "which add up to it" in said and "WRONG" not in said
@@ -601,7 +600,6 @@ def test_doctor_says_what_works(run, models, fruit, tmp_path):
     assert {line["about"] for line in map(json.loads, found) if not line["sound"]} == {"models", "self-test"}
 
 
-@pytest.mark.native
 def test_doctor_goes_on_behind_every_fault(run, models, monkeypatch):
     """A wrong setting, an installation without metadata and a damaged model are findings, not the end of it."""
     shutil.copytree(models / "static-en", models / "second")

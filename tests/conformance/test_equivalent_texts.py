@@ -93,13 +93,10 @@ def test_equivalent_texts_are_one_in_the_reasons_of_an_encoder(every_family, pai
         check_equivalent(encoder.with_reasons(way), *pair)
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
 @pytest.mark.parametrize("kind", SAME_WORDS)
-def test_the_same_words_have_the_same_vector_and_their_places_in_the_text(kind, compiled):
+def test_the_same_words_have_the_same_vector_and_their_places_in_the_text(kind):
     text, plain = SAME_WORDS[kind]
     model = StaticEmbedder(of_words().vocabulary, of_words().vectors)
-    if compiled:
-        model.start_compiled()
     rows = model.encode([text, decomposed(text), plain])
     assert rows[2].any()
     np.testing.assert_array_equal(rows[0], rows[2])

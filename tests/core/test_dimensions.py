@@ -100,21 +100,6 @@ def test_an_edit_does_to_coordinates_what_it_says(model: Embedder, edit: str, tm
     np.testing.assert_allclose(coordinates(edited, PROBES), expected(before), atol=1e-5)
 
 
-@pytest.mark.native
-@pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_the_fast_path_of_an_edited_static_model_agrees(dtype: str, edit: str, tmp_path: Path) -> None:
-    edited = EDITS[edit][0](static(dtype))
-    kept = edit in ("without", "keep", "rename")
-    assert edited.vectors.dtype == (dtype if kept else np.float32)
-    assert (edited.scales is not None) == (dtype == "int8" and kept)
-    plain = edited.encode(PROBES)
-    for fast in (edited, reopened(edited, tmp_path / "model")):
-        fast._characters = 10**9  # from here on every text goes the fast way
-        np.testing.assert_allclose(fast.encode(PROBES), plain, atol=1e-6)
-        assert fast._bulk is not None
-
-
 _ENTRIES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.floats(-2, 2, width=16)), max_size=12)
 
 

@@ -468,19 +468,6 @@ def test_a_coverage_lies_between_whole_and_partly_known(partly: list, whole: int
     assert {word.lower() for word, _ in known.read_as} == {w.lower() for w, _, part in partly if part <= 2 / 3}
 
 
-@pytest.mark.native
-@pytest.mark.parametrize("text", HOSTILE)
-def test_coverage_is_the_same_by_the_compiled_path(fruit: StaticEmbedder, text: str) -> None:
-    texts = [text, "", "apple " + text, "zebra"]
-    plain = fruit.coverage(texts)
-    assert plain.dtype == np.float32 and plain[1] == 1 and plain[3] == 0
-    assert fruit.coverage(text) == plain[0]
-    fruit._characters = 10**9
-    fruit.encode(texts)
-    assert fruit._bulk is not None
-    assert fruit.coverage(texts).tolist() == plain.tolist() and fruit.coverage([]).shape == (0,)
-
-
 def test_a_family_from_a_file_cannot_steer_a_terminal(fruit: StaticEmbedder) -> None:
     why = Explanation.from_dict(fruit.explain("apple [red]", "pear").to_dict() | {"family": "\x1b[31m[red]<b>"})
     check_terminal(why)

@@ -12,7 +12,7 @@ import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.static import embedder, precision
+from pellucid.static import precision
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
@@ -80,14 +80,12 @@ def test_dos_line_ends_do_no_harm(saved, fruit):
     assert pellucid.load(saved).vocabulary.words == fruit.vocabulary.words
 
 
-@pytest.mark.parametrize("bulk", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("searched", [1 << 26, 0])
-def test_a_table_too_large_to_be_searched_never_gives_a_number_that_is_none(bulk, value, dtype, searched, monkeypatch):
+def test_a_table_too_large_to_be_searched_never_gives_a_number_that_is_none(value, dtype, searched, monkeypatch):
     """The text that meets it is named; the others are encoded."""
     monkeypatch.setattr(precision, "MAX_NAN_CHECK_BYTES", searched)
-    monkeypatch.setattr(embedder, "_COMPILE_MIN_CHARS", 0 if bulk else 1 << 30)
     vectors, scales = np.ones((3, 70), np.float32), None
     if dtype == "int8":
         scales = np.array([1, value, 1], np.float32)

@@ -12,7 +12,6 @@ import pytest
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.training.vocabulary import prune
 
 TEXTS = [
     f"{first} {second}" for first in ("the apple", "a pear", "a car") for second in ("red", "car", "pear", "apple")
@@ -23,7 +22,6 @@ Give = Callable[[Iterable[Any]], Any]
 CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
     "encode": lambda static, anchors, give: static.encode(give(TEXTS)).tolist(),
     "encode_blocks": lambda static, anchors, give: [rows.tolist() for rows in static.encode_blocks(give(TEXTS))],
-    "prune": lambda static, anchors, give: prune(static, give(TEXTS)).report.to_json(),
     "audit": lambda static, anchors, give: pellucid.audit(anchors, give(TEXTS)).to_json(),
     "cards": lambda static, anchors, give: pellucid.cards(anchors, give(TEXTS)).to_json(),
     "compare": lambda static, anchors, give: pellucid.compare([static, anchors], give(PAIRS)).to_json(),
@@ -50,4 +48,3 @@ def test_texts_that_can_be_read_once_give_what_a_list_does(name: str, give: Give
 def test_an_array_of_strings_is_texts(fruit: StaticEmbedder) -> None:
     texts = np.array(TEXTS, object)
     np.testing.assert_array_equal(fruit.encode(texts), fruit.encode(TEXTS))
-    assert prune(fruit, texts).report.to_json() == prune(fruit, TEXTS).report.to_json()

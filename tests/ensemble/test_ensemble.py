@@ -16,6 +16,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
 from letters import LetterEmbedder, SparseLetterEmbedder
+from papers.swe.component_tables import as_static
 from pellucid import loading
 from pellucid.analysis.auditing import audit
 from pellucid.analysis.comparing import compare
@@ -28,7 +29,6 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
-from pellucid.static.tables import as_static
 from pellucid.text.words import split_words
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]

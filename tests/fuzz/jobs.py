@@ -36,7 +36,6 @@ from pellucid.static.training.distill import PcaSettings, distill
 from pellucid.static.training.extraction import ExtractionSettings
 from pellucid.static.training.languages import distill_languages
 from pellucid.static.training.tuning import RefinementSettings, TuningSettings
-from pellucid.static.training.vocabulary import add_words
 
 
 @dataclass(frozen=True)
@@ -124,22 +123,6 @@ def _choosing(subjects: Subjects, folder: Path) -> None:
     AnchorEmbedder(encoder, texts).decorrelate(0.5).save_pretrained(folder / "out")
 
 
-def _retraining(subjects: Subjects, folder: Path) -> None:
-    made = distill(
-        subjects.teacher, folder / "en.txt", start=subjects.models["static"][0], work_dir=folder / "work",
-        refinement=_QUICK, show_progress_bar=False,
-    )  # fmt: skip
-    made.save_pretrained(folder / "out")
-
-
-def _adding(subjects: Subjects, folder: Path) -> None:
-    model = subjects.models["static"][0]
-    made = add_words(
-        model, ["swift car", "rapid horse"], subjects.teacher, folder / "en.txt", show_progress_bar=False,
-    )  # fmt: skip
-    made.save_pretrained(folder / "out")
-
-
 def _training(subjects: Subjects, folder: Path) -> None:
     model = subjects.models["lexicon"][0]
     made = train_lexicon(model, [TrainingSet("pairs", ROWS)], folder / "work", TRAINING, show_progress_bar=False)
@@ -153,11 +136,9 @@ JOBS: dict[str, Job] = {
     "distill": Job(_distilling, _corpora),
     "languages": Job(_languages, _corpora),
     "anchors": Job(_choosing, _corpora),
-    "retrain": Job(_retraining, _corpora),
-    "add": Job(_adding, _corpora),
     "train-lexicon": Job(_training, _corpora),
 }
-RESUMED = ("distill", "languages", "anchors", "retrain", "train-lexicon")
+RESUMED = ("distill", "languages", "anchors", "train-lexicon")
 """The jobs that keep a state and go on from it."""
 
 _NEEDED = {"encode-sparse": "lexicon", "train-lexicon": "lexicon"}

@@ -43,7 +43,7 @@ from pellucid.index.segments import Segment
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.words import WordPairs, distinct, plain_distinct
+from pellucid.static.words import WordPairs
 from pellucid.text.unicode import well_formed
 from pellucid.text.words import Vocabulary, spans_by, split_words
 from tables import HOSTILE
@@ -913,7 +913,7 @@ def test_bm25_of_another_version_is_refused(tmp_path, fruit, monkeypatch, module
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
-def test_compiled_reasons_are_the_plain_ones(kind):
+def test_reasons_of_static_words_add_up_to_the_cosine(kind):
     rng = np.random.default_rng(3)
     words = [f"w{n}" for n in range(300)]
     table = rng.normal(size=(300, 70)).astype(np.float32)
@@ -931,23 +931,8 @@ def test_compiled_reasons_are_the_plain_ones(kind):
         terms_of = pairs.against(texts, *Passages(texts, words).rows("m"))
         return [terms_of(number) for number in range(len(texts))]
 
-    model._bulk = None
-    plain = read()
-    model.start_compiled()
-    for first, second, cosine in zip(plain, read(), model.similarity(model.encode(query), model.encode(texts))[0]):
-        np.testing.assert_allclose(second.values, first.values, atol=1e-6)
-        np.testing.assert_allclose(second.marks, first.marks, atol=1e-6)
-        assert second.values.sum() == pytest.approx(0.5 * cosine, abs=1e-5)
-
-
-@given(st.lists(st.integers(-1, 9)))
-def test_distinct_values_and_their_places(values):
-    first, counts, which = distinct(np.array(values, np.int64))
-    known = list(dict.fromkeys(value for value in values if value >= 0))
-    assert [values[place] for place in first] == known and counts.tolist() == [values.count(value) for value in known]
-    assert which.tolist() == [known.index(value) if value >= 0 else -1 for value in values]
-    for one, other in zip(plain_distinct(np.array(values, np.int64)), (first, counts, which), strict=True):
-        assert one.tolist() == other.tolist()
+    for word_terms, cosine in zip(read(), model.similarity(model.encode(query), model.encode(texts))[0]):
+        assert word_terms.values.sum() == pytest.approx(0.5 * cosine, abs=1e-5)
 
 
 # --- Kinds of fields ---

@@ -98,7 +98,6 @@ def run_at(level: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.native
 @pytest.mark.full
 def test_every_level_gives_the_same_bits() -> None:
     plain = run_at("plain")
@@ -109,7 +108,6 @@ def test_every_level_gives_the_same_bits() -> None:
 # --- Farthest points --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.native
 def test_no_rows_and_no_numbers_are_no_trouble() -> None:
     for shape in ((0, 5), (0, 0), (3, 0)):
         with Search(np.zeros(shape, np.float32), 0) as search:
@@ -125,7 +123,6 @@ def _state(rows: int, width: int, picks: int) -> SearchState:
     )  # fmt: skip
 
 
-@pytest.mark.native
 @pytest.mark.parametrize(
     "change",
     [
@@ -148,7 +145,6 @@ def test_memory_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
         FarthestPoints(rows.astype(np.float64), _state(20, 32, 2))
 
 
-@pytest.mark.native
 def test_rows_and_picks_out_of_range_are_refused() -> None:
     points, work = FarthestPoints(np.zeros((20, 5), np.float32), _state(20, 32, 2)), np.zeros(32, np.float32)
     calls = [
@@ -172,7 +168,6 @@ def assert_agree(one: Predicted, other: Predicted) -> None:
     assert np.abs(one.sums - other.sums).max(initial=0) < 1e-6
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("dimension", [1, 7, 64, 70])
 def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
@@ -188,7 +183,6 @@ def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
 _ALPHABETS = st.sampled_from(["ab", LETTERS, "東京都", "\U0001f600ab", "".join(map(chr, range(97, 123)))])
 
 
-@pytest.mark.native
 @settings(max_examples=40, deadline=None)
 @given(alphabet=_ALPHABETS, data=st.data(), weight=st.sampled_from([0, 1, 255]))
 def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int) -> None:
@@ -201,7 +195,6 @@ def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int)
     assert_agree(speller.predict(asked), speller.predict_plainly(asked))
 
 
-@pytest.mark.native
 @settings(max_examples=40, deadline=None)
 @given(words=st.lists(st.text("abnßA7 東'\u0301", max_size=12) | st.text("ab", max_size=120), max_size=20))
 def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
@@ -212,7 +205,6 @@ def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
     assert BulkRows(vocabulary).rows_of(words).tolist() == [vocabulary.row(word) for word in words]
 
 
-@pytest.mark.native
 def test_no_words_and_no_known_words() -> None:
     compiled = speller_of(5, "float32")
     assert compiled.predict([]).neighbours.shape == (0, NEIGHBOURS)
@@ -220,7 +212,6 @@ def test_no_words_and_no_known_words() -> None:
     assert (none.neighbours == -1).all() and not none.sums.any()
 
 
-@pytest.mark.native
 def test_an_index_that_points_outside_is_refused() -> None:
     compiled = speller_of(3, "float32")
     index, table, scales = compiled.index, compiled.vectors, compiled.scales
@@ -248,7 +239,6 @@ def test_an_index_that_points_outside_is_refused() -> None:
         Spelling(index, table[:-1], scales, 10)
 
 
-@pytest.mark.native
 def test_words_that_do_not_fit_the_memory_are_refused() -> None:
     compiled = speller_of(3, "float32")
     spelling = Spelling(compiled.index, compiled.vectors, compiled.scales, 10)

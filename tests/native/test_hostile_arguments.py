@@ -36,9 +36,8 @@ from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import NEIGHBOURS
 from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary, split_words
+from plain_words import plain_rows
 from test_farthest_spelling import speller_of
-
-pytestmark = pytest.mark.native
 
 _CHECKED = os.environ.get("PELLUCID_CHECKED") == "1"  # under the sanitizers
 _settings = settings(settings.get_profile("thorough") if _CHECKED else None)
@@ -285,7 +284,7 @@ def test_words_and_texts_at_the_edges_of_chunks(letter: str) -> None:
     model = StaticEmbedder(Vocabulary(words), np.random.default_rng(0).normal(size=(len(words), 9)).astype(np.float32))
     encoder = BulkEncoder(model.vocabulary, model.vectors, None)
     encoder.threads = 1
-    plain = model._encode_plainly(texts)
+    plain = plain_rows(model, texts)
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
     for text, row in zip(texts, plain, strict=True):  # each as a block that ends where its text does
         content = np.frombuffer(text.encode(), np.uint8)

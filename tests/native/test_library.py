@@ -1,4 +1,4 @@
-"""Opening the C kernels: which are taken, and what serves where none can be."""
+"""Compiling and opening the C kernels: which are taken, and what is said where none can be."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import hatch_build
-from pellucid.errors import InputError
+from pellucid.errors import InputError, PellucidError
 from pellucid.native import kernels, library
-from pellucid.static.embedder import StaticEmbedder
-
-ROOT = Path(__file__).parents[2]
 
 _ENCODE = """
 import sys, zlib, numpy as np
@@ -39,9 +34,8 @@ for dimension in (1, 17, 64, 100, 256, 300):
             table = (table * 40).astype(np.int8) if kind != "int4" else np.clip(table * 3, -7, 7).astype(np.int8)
             table = table if kind != "int4" else PackedRows(pack(table), dimension)
         model = StaticEmbedder(Vocabulary(words), table, scales=scales)
-        bulk = model.start_compiled()
-        rows = model._encode_plainly(texts) if bulk is None else bulk.encode(texts)
-        near = (rows == model._encode_plainly(texts)).all()
+        rows = model.encode(texts)
+        near = (rows[7] == model.encode(texts[7])).all()
         explained = model.explain(texts[0], texts[1])
         apart = zlib.crc32(explained.contributions.tobytes()), [row.key for row in explained.rows[:5]]
         print(dimension, kind, zlib.crc32(rows.tobytes()), near)
@@ -67,24 +61,15 @@ def test_every_level_of_the_processor_gives_the_same_bits() -> None:
         assert f"PELLUCID_NATIVE is '{level}', and this processor can do" in outcomes[level].stderr
 
 
-@pytest.mark.full
-def test_without_the_library_python_does_the_same_work_and_says_so_once() -> None:
-    done, in_c = _encoded_at("off"), _encoded_at("")
-    assert done.returncode == 0 and "False" not in done.stdout
-    assert done.stdout == in_c.stdout  # the same bits, of embeddings and of pairs of words
-    assert done.stderr.count("PELLUCID_NATIVE is off") == 1
-    assert "InputError" in _encoded_at("fast").stderr
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the kernels and their sources, which are opened anew."""
     shutil.copytree(Path(library.__file__).parent, tmp_path / "native")
-    monkeypatch.setattr(library, "__file__", str(tmp_path / "native" / "library.py"))
+    monkeypatch.setattr(library, "_FOLDER", tmp_path / "native")
     monkeypatch.delenv("PELLUCID_NATIVE", raising=False)
-    library.native.cache_clear()
+    library.library.cache_clear()
     yield tmp_path / "native"
-    library.native.cache_clear()
+    library.library.cache_clear()
 
 
 def _kernels(folder: Path) -> list[Path]:
@@ -123,7 +108,6 @@ def _compile_another(folder: Path) -> None:
         subprocess.run([*hatch_build.own_compiler(), "-shared", "-fPIC", "-o", path, source], check=True)
 
 
-_TEXTS = ["the apple", "a car"] * 500  # so many that C is asked
 _TROUBLES: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing": (_remove, "No such file"),
     "empty": (_fill(b""), "file too short"),
@@ -136,40 +120,54 @@ _TROUBLES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.native
 @pytest.mark.skipif(sys.platform != "linux", reason="the errors are those of Linux")
 @pytest.mark.parametrize("trouble", _TROUBLES)
-def test_what_cannot_be_loaded_is_said_once_and_python_serves(
-    folder: Path, fruit: StaticEmbedder, trouble: str
-) -> None:
-    damage, said = _TROUBLES[trouble]
-    if trouble == "another" and not hatch_build.own_compiler():
-        pytest.skip("there is no C compiler")
+def test_a_library_that_cannot_be_loaded_is_an_error_that_says_how_to_build_it(folder: Path, trouble: str) -> None:
+    damage, message = _TROUBLES[trouble]
     damage(folder)
-    library.native.cache_clear()
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        found = [StaticEmbedder(fruit.vocabulary, fruit.vectors).encode(_TEXTS) for _ in range(2)]
-        assert library.native() is None
-    assert len(warned) == 1
-    message = str(warned[0].message)
-    assert message.startswith("the C kernels cannot be loaded, falling back to pure Python (slower): ")
-    assert said in message and "python hatch_build.py" in message
-    assert len(found[0]) == len(_TEXTS) and (found[0] == found[1]).all()
-    np.testing.assert_array_equal(found[0][:2], fruit._encode_plainly(_TEXTS[:2]))
+    for _ in range(2):
+        with pytest.raises(PellucidError, match=f"{message}.*Build them with `python hatch_build.py`"):
+            library.library()
 
 
-@pytest.mark.parametrize("value", ["fast", "OFF", "avx", "0", " plain"])
-def test_a_wrong_level_is_refused_at_every_use(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, fruit: StaticEmbedder, value: str
-) -> None:
+@pytest.mark.parametrize("value", ["fast", "OFF", "off", "avx", "0", " plain"])
+def test_a_wrong_level_is_refused_at_every_use(monkeypatch: pytest.MonkeyPatch, folder: Path, value: str) -> None:
     monkeypatch.setenv("PELLUCID_NATIVE", value)
     for _ in range(2):
-        with pytest.raises(InputError, match=f"PELLUCID_NATIVE is '{value}'; set it to off, plain, avx2, avx512, vnni"):
-            fruit.start_compiled()
+        with pytest.raises(InputError, match=f"PELLUCID_NATIVE is '{value}'; set it to plain, avx2, avx512, vnni"):
+            library.library()
 
 
-@pytest.mark.native
+def _compiler(folder: Path, refused: str) -> str:
+    """Return a C compiler that fails where its command has a text; with "" it always does."""
+    path = folder / "cc"
+    real = " ".join(hatch_build.own_compiler())
+    path.write_text(f'#!/bin/sh\ncase "$*" in *"{refused}"*) exit 1;; esac\nexec {real} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.skipif(not hatch_build.own_compiler(), reason="there is no C compiler")
+def test_a_compiler_that_always_fails_is_passed_over_for_ziglang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", _compiler(tmp_path, ""))
+    assert hatch_build.own_compiler() == [] and hatch_build.KernelBuildHook.dependencies(None) == ["ziglang"]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not hatch_build.own_compiler(), reason="there is no C compiler")
+def test_a_level_that_the_compiler_cannot_do_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setattr(hatch_build, "_ziglang", lambda options: [])
+    monkeypatch.setenv("CC", _compiler(tmp_path, "-mavx512f"))
+    monkeypatch.setattr(hatch_build, "LEVELS", {level: hatch_build.LEVELS[level] for level in ("plain", "avx512")})
+    (compiled,) = hatch_build.compile_kernels(folder=folder / "compiled")
+    assert compiled.name.startswith("kernels-plain.")
+    assert "avx512" not in str(library.library()._name)
+
+
 def test_threads_that_open_it_at_once_all_get_it(folder: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: kernels.WordIndex(["a", "b"]).starts.tolist(), range(64)))
@@ -198,18 +196,3 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == rows
 def test_a_forked_process_gets_the_same(when: str) -> None:
     done = subprocess.run([sys.executable, "-c", _FORK, when], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-# `make plain` runs all the tests so.
-_PLAIN = ["tests/static/test_static.py", "tests/static/test_spelling.py", "tests/lexicon/test_static_lexicon.py",
-          "tests/anchors/test_sampling.py", "tests/bulk", "tests/index/test_index.py",
-          "tests/core/test_explanation.py"]  # fmt: skip
-
-
-@pytest.mark.full
-def test_python_alone_passes_the_tests_of_what_the_kernels_do() -> None:
-    command = [sys.executable, "-m", "pytest", *_PLAIN, "-p", "no:cacheprovider"]
-    env = {**os.environ, "PELLUCID_NATIVE": "off"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "PELLUCID_NATIVE is off: falling back to pure Python (slower)" in done.stdout

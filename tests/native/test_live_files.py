@@ -40,8 +40,6 @@ from pellucid.static.spelling import BUCKETS, NEIGHBOURS
 from pellucid.text.words import Vocabulary
 from test_farthest_spelling import _state, speller_of, unknown_words
 
-pytestmark = pytest.mark.native
-
 TEXTS = [f"the quick brown fox {n} jumps over lazy dogs by rivers zzqx{n} unbelievableness" for n in range(300)]
 BUNDLED = [name for name in ("static-en", "static-multi", "lexicon-en", "anchors-en-200") if name in bundled_models()]
 

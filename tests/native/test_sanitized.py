@@ -26,7 +26,7 @@ TESTS = [
 ]
 # Left out: what starts other processes, counts memory or threads, or runs libraries that stop under AddressSanitizer.
 LEFT_OUT = "level or without_the_library or memory or tensors or kmeans or other_libraries or fork or spawn or torch"
-PROGRAM = "from pellucid.native.library import native as n; print(n()._name)"
+PROGRAM = "from pellucid.native.library import library; print(library()._name)"
 
 
 def run(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:

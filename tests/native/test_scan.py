@@ -126,7 +126,6 @@ cases = st.builds(
 )
 
 
-@pytest.mark.native
 @settings(max_examples=60, deadline=None)
 @example([make_case(0, 200, [17], "tiny", terms=0)], 10, False)
 @given(st.lists(cases, min_size=1, max_size=2), st.sampled_from([1, 3, 10, 6000]), st.booleans())
@@ -150,7 +149,6 @@ def test_no_better_passage_is_left_out(segments: list[Case], k: int, is_limited:
         assert not case.lists or np.array_equal(bm25, bm25_of(case))
 
 
-@pytest.mark.native
 def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> None:
     case = make_case(1, 5000, [256])
     passages, _, _ = candidates_of(case, BestScores(10, -np.inf))
@@ -160,7 +158,6 @@ def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> 
     assert len(none) == 0
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("dimension", [1, 2, 127, 128, 129, 384])
 def test_codes_are_packed_in_two_arrays_of_4_bits(dimension: int) -> None:
     codes = np.random.default_rng(dimension).integers(-MAX_CODE, MAX_CODE, (50, dimension), np.int8, endpoint=True)
@@ -170,7 +167,6 @@ def test_codes_are_packed_in_two_arrays_of_4_bits(dimension: int) -> None:
     assert np.array_equal(packed.unpacked(dimension), codes)
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("kind", ["alike", "spiked", "plain"])
 @pytest.mark.parametrize("k", [0, 1, 10, 30_000])
 def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind: str, k: int) -> None:
@@ -195,7 +191,6 @@ def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind: s
     assert len(several[0][0]) < 300 or k > 10 or kind == "spiked"
 
 
-@pytest.mark.native
 def test_nothing_is_found_where_nothing_is_asked_for() -> None:
     case = make_case(3, 200, [130], "others")
     best = BestScores(0, -np.inf)
@@ -203,7 +198,6 @@ def test_nothing_is_found_where_nothing_is_asked_for() -> None:
     assert len(passages) == 0 and best.threshold == -np.inf and np.array_equal(bm25, bm25_of(case))
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [8, 400])
 def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:
@@ -216,7 +210,6 @@ def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:
     assert not DensePart(rows).is_finite
 
 
-@pytest.mark.native
 def test_postings_outside_of_the_segment_are_refused() -> None:
     case = make_case(3, 200, [8], terms=1)._replace(weights=np.ones(1))
     for passages in ([200], [5, 1 << 31], [2**32 - 1], [9, 5000, 7]):
@@ -233,7 +226,6 @@ def test_postings_outside_of_the_segment_are_refused() -> None:
             PassageScan(200, np.array(ends, np.int64), None, [])
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("name", ["high", "low", "scales", "errors", "vectors", "sparse", "allowed"])
 def test_arrays_of_another_form_are_refused(name: str) -> None:
     case = make_case(5, 200, [256], "others")._replace(allowed=np.ones(200, np.bool_))
@@ -267,7 +259,6 @@ def digests() -> dict[str, str]:
     return result
 
 
-@pytest.mark.native
 @pytest.mark.full
 def test_every_level_finds_the_same() -> None:
     found = {}

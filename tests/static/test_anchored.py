@@ -13,7 +13,6 @@ from pellucid.static.training.distill import PcaSettings
 from pellucid.static.training.languages import add_languages, anchored_words, join_languages
 from pellucid.static.training.tuning import PairBags, TuningSettings, tune_on_pairs
 from pellucid.text.words import Vocabulary
-from resuming import assert_damage_is_refused, reversed_lines
 
 torch = pytest.importorskip("torch")
 
@@ -118,21 +117,6 @@ def test_words_are_counted_and_limited(english, tmp_path):
     assert new_words() == ["eins", "zwei"]
     assert new_words(min_count=1) == ["eins", "zwei", "drei"]
     assert new_words(vocabulary=1) == ["eins"]
-
-
-@pytest.mark.full
-def test_a_tuning_goes_on_with_the_text_it_was_begun_with(english, pairs_file, tmp_path):
-    path = tmp_path / "en-de.tsv"
-    path.write_bytes(pairs_file.read_bytes())
-
-    def run(folder):
-        return add_languages(english, {("en", "de"): path}, tuning=TUNING, work_dir=folder)
-
-    run(tmp_path / "work")
-    assert assert_damage_is_refused(run, tmp_path / "work") == 2
-    reversed_lines(path)
-    with pytest.raises(InputError, match=r"en-de\.tsv is not the corpus that .*: texts 1 to 600 are not the same"):
-        run(tmp_path / "work")
 
 
 def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(english, pairs_file):

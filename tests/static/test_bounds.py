@@ -17,9 +17,8 @@ from pellucid.static.bulk import BulkEncoder, BulkRows, WordNumbers
 from pellucid.static.spelling import BUCKETS
 from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
+from plain_words import plain_rows
 from tiny_models import piece_tokenizer
-
-pytestmark = pytest.mark.native
 
 _CHECKED = os.environ.get("PELLUCID_CHECKED") == "1"  # under the sanitizers of tests/native
 _CHANGING = "İßŉǰΐﬁﬃẞΣςĲǅÅK\u0130\u0345e\u0301가\u1100\u1161"  # in lower or upper case, folded, or composed
@@ -65,28 +64,8 @@ def test_any_words_and_texts_mean_the_same_to_both(
 ) -> None:
     model = _model(words, dtype, dimension, spells, prefixes)
     texts = [*texts, " ".join(words[:20]), " ".join(f"{word}a" for word in words[:20])]
-    plain, shares = model._encode_plainly(texts), model.coverage(texts)
-    explained = [model.explain(text).to_dict() for text in texts]
-    compiled = model.start_compiled()
     for _ in range(2):  # the second time from what it learnt
-        np.testing.assert_allclose(compiled.encode(texts), plain, atol=1e-5)
-        np.testing.assert_array_equal(model.coverage(texts), shares)
-    for text, before in zip(texts, explained, strict=True):
-        after = model.explain(text).to_dict()
-        assert after["score"] == pytest.approx(before["score"], abs=1e-5)
-        assert {row["name"] for row in after["rows"]} == {row["name"] for row in before["rows"]}
-        assert after["coverage"] == before["coverage"]
-
-
-@_settings
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=50), st.sampled_from("İaß\u0130"), st.integers(80, 100))
-def test_known_words_that_grow_in_lower_case_are_neighbours(stems: list[int], letter: str, count: int) -> None:
-    words = list(dict.fromkeys(f"token{chr(97 + n % 26)}{chr(97 + n // 26)}{letter * (count - 7)}" for n in stems))
-    model = _model(words, "float32", 64, True, None)
-    unknown = ["tokenxyz", "tokenqq", f"token{'b' * 90}"]
-    one, other = model._speller.predict_plainly(unknown), model._speller.predict(unknown)
-    assert np.array_equal(one.neighbours, other.neighbours)
-    np.testing.assert_allclose(one.sums, other.sums, atol=1e-6)
+        np.testing.assert_allclose(model.encode(texts), plain_rows(model, texts), atol=1e-5)
 
 
 @_settings
@@ -122,7 +101,7 @@ def test_bytes_that_are_not_utf_8_are_refused(texts: list[bytes], padding: int) 
     texts = [b"a" * padding, *texts]
     data, offsets = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])
     model = _model(["a", "é", "東京"], "float32", 9, False, None)
-    encoder = model.start_compiled()
+    encoder = model.bulk
     try:
         strings = [text.decode() for text in texts]
     except UnicodeDecodeError:
@@ -130,7 +109,7 @@ def test_bytes_that_are_not_utf_8_are_refused(texts: list[bytes], padding: int) 
             encoder.encode(Utf8Texts(data, offsets))
     else:
         found = encoder.encode(Utf8Texts(data, offsets))
-        np.testing.assert_allclose(found, model._encode_plainly(strings), atol=1e-5)
+        np.testing.assert_allclose(found, plain_rows(model, strings), atol=1e-5)
 
 
 @_settings
@@ -161,11 +140,11 @@ def test_rows_outside_the_table_are_refused(distinct: list[int], rows: list[int]
     asked = np.ones((2, width), np.float32)
     fit = all(0 <= row < 5 for row in [*distinct, *rows]) and width == 9
     if fit and ends == sorted(ends) and all(0 <= end <= len(rows) for end in ends):
-        products, _ = model.start_compiled().table.products(*given_rows, asked)
+        products, _ = model.bulk.table.products(*given_rows, asked)
         np.testing.assert_allclose(products, model.vectors[given_rows[0]] @ asked.T, atol=1e-5)
     else:
         with pytest.raises(InputError):
-            model.start_compiled().table.products(*given_rows, asked)
+            model.bulk.table.products(*given_rows, asked)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +160,9 @@ def test_a_vocabulary_that_grew_is_refused() -> None:
     model = _model(words, "float32", 9, True, None)
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="4 words by now"):
-        model.start_compiled()
+        model.encode("token")
     words[2:] = []
-    compiled: BulkEncoder = model.start_compiled()
+    compiled: BulkEncoder = model.bulk
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="grown beyond the 2 rows"):
         compiled.encode(["banking"])

@@ -30,7 +30,6 @@ from pellucid.static.training.extraction import Extraction, ExtractionSettings, 
 from pellucid.static.training.tuning import (
     PairBags,
     RefinementSettings,
-    TableTrainer,
     _neighbourhoods,
     refine,
     similarity_loss,
@@ -194,7 +193,7 @@ def test_a_distillation_stopped_anywhere_ends_like_one_that_was_not(
     assert assert_damage_is_refused(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs" / "0") == 7
 
 
-@pytest.mark.parametrize("write", [12, 30, None])  # while the teacher reads, while vectors are refined, at the end
+@pytest.mark.parametrize("write", [12, None])  # while the teacher reads, at the end
 def test_a_corpus_replaced_by_one_of_its_size_is_refused(
     teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int | None
 ) -> None:
@@ -220,10 +219,8 @@ def test_a_corpus_replaced_by_one_of_its_size_is_refused(
 
 def test_a_second_run_in_one_work_dir_is_told_who_is_there(teacher: object, tmp_path: Path) -> None:
     small_distill(teacher, sentences(400), tmp_path)
-    (tuning,) = tmp_path.glob("tuning-*")
-    for folder in (tmp_path, tuning):
-        with WorkFolder(folder), pytest.raises(InputError, match=rf"{folder.name} is in use by process \d+ since"):
-            small_distill(teacher, sentences(400), tmp_path)
+    with WorkFolder(tmp_path), pytest.raises(InputError, match=rf"{tmp_path.name} is in use by process \d+ since"):
+        small_distill(teacher, sentences(400), tmp_path)
 
 
 def test_a_list_is_known_by_what_it_holds(teacher: object, tmp_path: Path) -> None:
@@ -357,30 +354,6 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def test_settings_of_pairs_that_are_not_allowed(name: str, value: float) -> None:
     with pytest.raises(InputError, match=f"{name} is {value}"):
         RefinementSettings(**{name: value})
-
-
-def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extraction = made_up_extraction()
-    bags = Bags.from_sentences(extraction.sentences, Vocabulary(extraction.words))
-    whole = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL)
-    train_on = TableTrainer.train_on
-
-    def dying(self: TableTrainer, batch: np.ndarray) -> None:
-        if self.step == 250:
-            raise KeyboardInterrupt
-        train_on(self, batch)
-
-    monkeypatch.setattr(TableTrainer, "train_on", dying)
-    with pytest.raises(KeyboardInterrupt), WorkFolder(tmp_path) as work:
-        refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, work=work)
-    monkeypatch.setattr(TableTrainer, "train_on", train_on)
-    with pytest.raises(InputError, match="different: table"), WorkFolder(tmp_path) as work:
-        refine(extraction.vectors[::-1], bags, extraction.teacher_vectors, SMALL, work=work)
-    with pytest.raises(InputError, match="different: sentences trained on"), WorkFolder(tmp_path) as work:
-        refine(extraction.vectors, bags.take(np.arange(1000)), extraction.teacher_vectors, SMALL, work=work)
-    with WorkFolder(tmp_path) as work:
-        resumed = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL, work=work)
-    np.testing.assert_array_equal(resumed, whole)
 
 
 def test_neighbourhoods_hold_every_sentence_once() -> None:

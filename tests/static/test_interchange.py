@@ -138,13 +138,12 @@ def test_the_rule_for_prefixes_is_kept_unless_it_is_the_papers(tmp_path):
             read(**wrong)
 
 
-def test_the_teachers_tokenizer_is_read_at_the_first_unknown_word(tmp_path):
+def test_the_teachers_tokenizer_is_read_at_the_first_text(tmp_path):
     model(LOWER).save_pretrained(tmp_path / "m")
     (tmp_path / "m" / "subwords.json").write_text("broken")
     opened = pellucid.load(tmp_path / "m")
-    assert opened.encode("the apple").any()
     with pytest.raises(ModelFolderError, match=r"subwords\.json is not a tokenizer"):
-        opened.encode("tokenisers")
+        opened.encode("the apple")
 
 
 CUT = "東京 東京都 東 に 葡萄 年 ไทย รัก the iphone 2024 new▁york 大阪▁城 ##に o t恤".split()
@@ -285,12 +284,6 @@ def test_a_text_file_of_vectors_does_not_ask_for_more_memory_than_it_holds(tmp_p
     assert most < 1 << 25
 
 
-def test_text_vectors_in_utf_16_are_named(tmp_path):
-    (tmp_path / "v.txt").write_bytes("a 1 2\nb 3 4\n".encode("utf-16"))
-    with pytest.raises(ModelFolderError, match="is UTF-16 or UTF-32; save it as UTF-8"):
-        StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
-
-
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u00a0", "\u3000 "])
 @pytest.mark.parametrize("header", ["", "3 4\n"])
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -342,8 +335,7 @@ def test_a_repeated_word_keeps_its_first_vector_and_is_reported(tmp_path):
         (b"a 1 2\nb 3 inf\n", "line 2.*not finite"),
         (b"a 1 2\nb 3 1e39\n", "line 2.*not finite"),
         (b"a 1 2\n\xff\xfe 3 4\n", "line 2.*not UTF-8"),
-        (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2.*binary"),
-        (b"PK\x03\x04rest", "zip"),
+        (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2: expected a word and 2 numbers"),
         (b"x" * (5 << 20), "not a text file"),
     ],
 )

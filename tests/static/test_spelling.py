@@ -19,6 +19,7 @@ from pellucid.index.words import WordCache
 from pellucid.static import fit_spelling
 from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary
+from plain_words import plain_rows
 from tiny_models import piece_tokenizer
 
 STEMS = ("token", "bank", "river", "garden", "planet", "signal", "market", "window")
@@ -76,7 +77,6 @@ def test_a_poor_fit_weighs_less(spelled: StaticEmbedder) -> None:
     assert poor < good
 
 
-@pytest.mark.native
 def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
     subwords = piece_tokenizer([*STEMS, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz7")])
     words = Vocabulary(spelled.vocabulary.words, subwords)
@@ -94,42 +94,36 @@ def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
     assert model.explain(poor, "bank").rows[0].name.startswith(f"{poor} (read as bank")
     assert model.explain(code, "bank").rows[0].name == f"{code} (read as bank) × bank"
     texts = [poor, good, code, f"{poor} {code} {good} river"]
-    assert np.abs(model.start_compiled().encode(texts) - model._encode_plainly(texts)).max() < 1e-6
+    assert np.abs(model.encode(texts) - plain_rows(model, texts)).max() < 1e-6
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
+def test_spelled_words_add_up_as_in_the_reference(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
     spelled.save_pretrained(tmp_path / "model", dtype=dtype)
     model = StaticEmbedder.from_pretrained(tmp_path / "model")
     rng = np.random.default_rng(1)
     parts = [*STEMS, *ENDINGS, "zeitung", "7", "Ö", "東京", " ", " ", ", "]
     texts = ["".join(rng.choice(parts, 12)) for _ in range(300)] + ["", "tokeners " * 600]
-    plainly, bulk = model._encode_plainly(texts), model.start_compiled()
+    plainly, bulk = plain_rows(model, texts), model.bulk
     assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6
     assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6  # from what it learnt
     alone = np.concatenate([bulk.encode([text]) for text in texts])
     assert np.abs(alone - plainly).max() < 1e-6
-    shares = [coverage.share for coverage, _ in model.coverage_and_gaps(texts)]
-    assert np.allclose(bulk.coverage(texts), shares)
 
 
-@pytest.mark.native
 def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkeypatch) -> None:
     from pellucid.static import bulk
 
     monkeypatch.setattr(bulk, "_LEARNT_WORDS", 16)
     model = copy.copy(spelled)
-    model._bulk = None
     words = [f"{stem}{'abcdefgh'[n % 8]}{'xyzw'[n % 4]}{'lmnop'[n % 5]}" for n in range(40) for stem in STEMS]
     encoder = bulk.BulkEncoder(model.vocabulary, model.vectors, None, model._speller)
     for start in range(0, len(words), 10):
         block = words[start : start + 10]
-        assert np.abs(encoder.encode(block) - model._encode_plainly(block)).max() < 1e-5
+        assert np.abs(encoder.encode(block) - plain_rows(model, block)).max() < 1e-5
     assert len(encoder._idle[0]._spelled) < 26
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("kind", [list, Utf8Texts])
 def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder, monkeypatch, kind: type) -> None:
     from pellucid.static import bulk
@@ -142,7 +136,7 @@ def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder
     rng.shuffle(words)
     texts = [" ".join(words), "tokeners A320", " ".join(words[:700]), "the bank", "", "aoeu " * 500]
     model = copy.copy(spelled)
-    encoder = model.start_compiled()
+    encoder = model.bulk
     data, offsets = "".join(texts).encode(), np.cumsum([0, *(len(text.encode()) for text in texts)])
     given = texts if kind is list else Utf8Texts(np.frombuffer(data, np.uint8), offsets)
     most = 0
@@ -155,31 +149,25 @@ def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder
     folded = bulk._Worker._fold_spelled
     monkeypatch.setattr(bulk._Worker, "_fold_spelled", note)
     for _ in range(2):
-        assert np.abs(encoder.encode(given) - model._encode_plainly(texts)).max() < 1e-5
-        assert np.allclose(
-            encoder.coverage(texts), [coverage.share for coverage, _ in spelled.coverage_and_gaps(texts)]
-        )
-    assert encoder.words(texts[0]) is None and encoder.words("the bank") is None
+        assert np.abs(encoder.encode(given) - plain_rows(model, texts)).max() < 1e-5
     assert 50 <= most < 75
 
 
-@pytest.mark.native
 @pytest.mark.full
 def test_one_text_of_many_unknown_words_takes_little_memory(monkeypatch) -> None:
     rng = np.random.default_rng(0)
     words = [f"token{word}" for word in rng.integers(0, 10**9, 150_000).tolist()]
     model = fit_spelling(StaticEmbedder(Vocabulary(["token", "bank"]), np.ones((2, 256), np.float32)))
-    encoder = model.start_compiled()
+    encoder = model.bulk
     encoder.encode([" ".join(words[:100])])
     text = " ".join(words)
-    for asked in (encoder.encode, encoder.coverage):
-        tracemalloc.start()
-        try:
-            asked([text])
-            most = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert most < 130e6  # the vectors of all at once are 154 MB, and twice that while memory for them grows
+    tracemalloc.start()
+    try:
+        encoder.encode([text])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 130e6  # the vectors of all at once are 154 MB, and twice that while memory for them grows
 
 
 def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> None:
@@ -191,8 +179,6 @@ def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> N
     assert found.rows[0].name.startswith("tokeners (read as token")
     coverage = found.coverage[0]
     assert (coverage.known, coverage.total, coverage.partly, coverage.share) == (2, 4, 1, 0.375)
-    spelled.start_compiled()
-    assert [row.name for row in spelled.explain("tokeners in the bank", "token").rows] == [r.name for r in found.rows]
 
 
 def test_copies_files_and_edits_keep_the_spelling(spelled: StaticEmbedder, tmp_path) -> None:
@@ -234,13 +220,12 @@ def test_a_vocabulary_without_words_of_letters_cannot_be_spelled() -> None:
         fit_spelling(StaticEmbedder(Vocabulary(["1", "2"]), np.ones((2, 3), np.float32)))
 
 
-@pytest.mark.native
 def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
     texts = ["tokeners and bankish", "Märkte riverine", ""]
     data = "".join(texts).encode()
     offsets = np.cumsum([0, *(len(text.encode()) for text in texts)])
-    found = spelled.start_compiled().encode(Utf8Texts(np.frombuffer(data, np.uint8), offsets))
-    assert np.abs(found - spelled._encode_plainly(texts)).max() < 1e-5
+    found = spelled.encode(Utf8Texts(np.frombuffer(data, np.uint8), offsets))
+    assert np.abs(found - plain_rows(spelled, texts)).max() < 1e-5
 
 
 def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tmp_path) -> None:
@@ -249,12 +234,11 @@ def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tm
         hit = index.search("token", top_k=1)[0]
         assert hit.id == "1"
         assert hit.reasons.top(5)[0].name.startswith("token × tokeners (read as token")
-        for _ in range(2):
+        for _ in range(1):
             hit = index.search("a320 garden", top_k=4)[0]
             assert hit.id == "3"
             assert "a320 (unknown) × A320 (unknown)" in [row.name for row in hit.reasons.top(2)]
             assert sum(row.contribution for row in hit.reasons.top(100)) == pytest.approx(hit.score, abs=1e-5)
-            spelled.start_compiled()
 
 
 def test_an_index_spells_the_words_of_a_query_together(spelled: StaticEmbedder, monkeypatch) -> None:
@@ -298,7 +282,6 @@ def _promised(rows: np.ndarray, kind: str, about: Any) -> np.ndarray:
     return rows
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
 @settings(suppress_health_check=list(HealthCheck))
 @given(edits=st.lists(_EDITS, min_size=1, max_size=3), texts=st.lists(st.lists(_WORDS, max_size=4), max_size=4))
@@ -313,7 +296,7 @@ def test_edits_of_dimensions_reach_spelled_words(
     saved = tmp_path_factory.mktemp("models")
     spelled.save_pretrained(saved / "plain", dtype=dtype)
     edited: StaticEmbedder = StaticEmbedder.from_pretrained(saved / "plain")
-    expected = edited._encode_plainly(texts)
+    expected = plain_rows(edited, texts)
     for kind, about in edits:
         fits = max(about, default=0) < edited.get_embedding_dimension() - 4
         if fits:
@@ -324,8 +307,7 @@ def test_edits_of_dimensions_reach_spelled_words(
     edited.save_pretrained(saved / "edited")
     opened = StaticEmbedder.from_pretrained(saved / "edited")
     for model in (edited, opened, copy.deepcopy(opened), pickle.loads(pickle.dumps(edited))):
-        assert np.abs(model._encode_plainly(texts) - expected).max() < 2e-5
-        assert np.abs(model.start_compiled().encode(texts) - expected).max() < 2e-5
+        assert np.abs(model.encode(texts) - expected).max() < 2e-5
     explained = opened.explain(texts[-1], texts[0])
     assert explained.score == pytest.approx(float(expected[-1] @ expected[0]), abs=2e-5)
     half = -(-opened.get_embedding_dimension() // 2)

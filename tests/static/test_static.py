@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import InputError
-from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Vocabulary
@@ -131,8 +130,6 @@ def test_a_word_that_is_read_as_its_beginning_counts_by_its_letters() -> None:
         known = model.explain(text).coverage[0]
         assert (known.share, known.read_as) == (pytest.approx(share), tuple(read.items())), text
         assert model.coverage(text) == np.float32(known.share)
-        if native() is not None:
-            assert model.start_compiled().coverage([text]).tolist() == [np.float32(known.share)]
     why = model.explain("json and mortgages", "j")
     assert 'only partly known: "json" read as "j"\n' in str(why)  # and not the plural
 

@@ -14,4 +14,16 @@ if TYPE_CHECKING:
     from pellucid.analysis.groups import contrast as contrast
     from pellucid.analysis.ranking import rank as rank
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.analysis.auditing": "Thresholds audit",
+            "pellucid.analysis.bias_audit": "bias report",
+            "pellucid.analysis.clustering": "topics",
+            "pellucid.analysis.comparing": "compare",
+            "pellucid.analysis.dimension_cards": "cards",
+            "pellucid.analysis.score_shares": "drivers",
+            "pellucid.analysis.groups": "contrast",
+            "pellucid.analysis.ranking": "rank",
+        },
+    )

@@ -10,4 +10,12 @@ if TYPE_CHECKING:
     from pellucid.bulk.shards import Shard as Shard, read_shards as read_shards
     from pellucid.bulk.near_duplicates import duplicates as duplicates, write_kept as write_kept
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.bulk.batches": "BatchEncoder",
+            "pellucid.bulk.corpora": "CorpusSettings encode_corpus",
+            "pellucid.bulk.shards": "Shard read_shards",
+            "pellucid.bulk.near_duplicates": "duplicates write_kept",
+        },
+    )

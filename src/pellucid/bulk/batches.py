@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from pellucid.core.arrays import Role, validate_role
-from pellucid.core.embedder import Embedder
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
@@ -52,10 +51,7 @@ class BatchEncoder:
         self.encoder = load(model)
         if isinstance(self.encoder, StaticEmbedder):
             self.encoder = copy.copy(self.encoder)
-            bulk = self.encoder.start_compiled()
-            if bulk is not None:
-                bulk.threads = 1  # a worker is one thread
-        _start_static_parts(self.encoder)
+            self.encoder.bulk.threads = 1  # a worker is one thread
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its texts replaced by their embeddings.
@@ -111,15 +107,6 @@ def checked_column(schema: Any, column: str) -> int:
     if reserved:
         raise InputError(f"a column is called {min(reserved)!r}, as that of the embeddings is; give it another name")
     return index
-
-
-def _start_static_parts(encoder: Embedder) -> None:
-    """Start the C kernels of the static models inside a model, so that every text takes the same path."""
-    if isinstance(encoder, StaticEmbedder):
-        encoder.start_compiled()
-    for model in (getattr(encoder, "encoder", None), *(member.model for member in getattr(encoder, "parts", ()))):
-        if model is not None:
-            _start_static_parts(model)
 
 
 def _check_utf8(texts: Any, other_columns: Any) -> None:

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import sys
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from importlib import metadata
@@ -68,17 +67,13 @@ def _versions() -> Iterator[Examined]:
 
 
 def _kernels() -> Iterator[Examined]:
-    """Yield which C kernels run, or why none does."""
-    from pellucid.native.library import native
+    """Yield which compiled kernels run, or why they cannot be loaded."""
+    from pellucid.native.library import library
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        kernels = native()
-    messages = "; ".join(str(warning.message) for warning in caught)
-    level = "" if kernels is None else Path(str(kernels._name)).stem.removeprefix("kernels-")
-    yield Examined(
-        "kernels", level or messages or "not loaded: falling back to pure Python (slower)", kernels is not None
-    )
+    try:
+        yield Examined("kernels", Path(str(library()._name)).stem.removeprefix("kernels-"))
+    except PellucidError as error:
+        yield Examined("kernels", str(error), False)
 
 
 def _threads() -> Iterator[Examined]:

@@ -9,4 +9,11 @@ if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder as Embedder
     from pellucid.core.pca import spectrum_of as spectrum_of
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.core.dimensions": "Dimension Dimensions",
+            "pellucid.core.embedder": "Embedder",
+            "pellucid.core.pca": "spectrum_of",
+        },
+    )

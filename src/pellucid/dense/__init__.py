@@ -10,4 +10,12 @@ if TYPE_CHECKING:
     from pellucid.dense.sentences import SentenceReasons as SentenceReasons
     from pellucid.dense.words import WordReasons as WordReasons
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.dense.embedder": "EncoderEmbedder",
+            "pellucid.dense.measured": "MeasuredReasons",
+            "pellucid.dense.sentences": "SentenceReasons",
+            "pellucid.dense.words": "WordReasons",
+        },
+    )

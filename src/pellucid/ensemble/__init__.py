@@ -7,4 +7,9 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.ensemble.embedder import EnsembleEmbedder as EnsembleEmbedder
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.ensemble.embedder": "EnsembleEmbedder",
+        },
+    )

@@ -7,4 +7,9 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.evaluation.evaluating import MtebEncoder as MtebEncoder, evaluate as evaluate
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.evaluation.evaluating": "MtebEncoder evaluate",
+        },
+    )

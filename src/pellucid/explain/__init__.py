@@ -9,4 +9,11 @@ if TYPE_CHECKING:
     from pellucid.explain.groups import Group as Group
     from pellucid.explain.rows import Row as Row
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.explain.explanation": "Explanation",
+            "pellucid.explain.groups": "Group",
+            "pellucid.explain.rows": "Row",
+        },
+    )

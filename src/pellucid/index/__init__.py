@@ -12,4 +12,14 @@ if TYPE_CHECKING:
     from pellucid.index.index import Index as Index
     from pellucid.index.reasons import Reasons as Reasons
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.index.embedding_server": "EmbeddingServer",
+            "pellucid.index.evaluation": "read_qrels read_queries",
+            "pellucid.index.precomputed": "QueryFunction",
+            "pellucid.index.hits": "Hit Hits",
+            "pellucid.index.index": "Index",
+            "pellucid.index.reasons": "Reasons",
+        },
+    )

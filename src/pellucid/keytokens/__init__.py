@@ -12,4 +12,13 @@ if TYPE_CHECKING:
     from pellucid.keytokens.head import TopTokens as TopTokens
     from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.keytokens.adjustments": "Adjustment",
+            "pellucid.keytokens.alignment": "TokenAlignment token_alignment",
+            "pellucid.keytokens.embedder": "KeyTokenEmbedder",
+            "pellucid.keytokens.head": "TopTokens",
+            "pellucid.keytokens.states": "KeyTokenSettings",
+        },
+    )

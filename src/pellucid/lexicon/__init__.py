@@ -21,4 +21,13 @@ if TYPE_CHECKING:
         write_rows as write_rows,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.lexicon.clusters": "Clusters cluster_vocabulary fit_head",
+            "pellucid.lexicon.embedder": "LexiconEmbedder LexiconSettings",
+            "pellucid.lexicon.static": "StaticLexiconEmbedder",
+            "pellucid.lexicon.training": "TrainingSettings train_lexicon",
+            "pellucid.lexicon.training_data": "TrainingSet mine_negatives read_training_sets score_rows write_rows",
+        },
+    )

@@ -43,7 +43,6 @@ from pellucid.core.mixing import (
 from pellucid.core.query import Query, SpanFinder
 from pellucid.errors import InputError, ModelFolderError, check_integer, require
 from pellucid.native.kernels import SparseTable
-from pellucid.native.library import native
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.process import cached_property
 from pellucid.static.folder import prefix_config, read_vocabulary, write_vocabulary
@@ -275,7 +274,7 @@ class StaticLexiconEmbedder(Embedder):
         """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
-            if self._characters <= _COMPILE_MIN_CHARS or native() is None:
+            if self._characters <= _COMPILE_MIN_CHARS:
                 return self._encode_plainly(texts)
             from pellucid.static.bulk import BulkRows  # tokenizers takes a while to import
 

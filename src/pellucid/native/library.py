@@ -1,7 +1,4 @@
-"""The C library: opened once, for this processor; `kernels.py` calls its functions.
-
-Each kernel has a twin in Python, which says what it computes; where there is no library, the twin serves.
-"""
+"""The C library: opened once, for this processor; `kernels.py` calls its functions."""
 
 from __future__ import annotations
 
@@ -13,11 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pellucid.errors import InputError, warn
+from pellucid.errors import InputError, PellucidError
 
 LEVELS = ("plain", "avx2", "avx512", "vnni")
 """What a processor can do, with a file of kernels for each; elsewhere than on x86-64 there is "plain" alone."""
 
+_FOLDER = Path(__file__).parent
 _SIGNATURES = """
 words_join          - p p i p i
 words_count_characters i o i i p
@@ -54,41 +52,46 @@ scan_segment        i p p p p p p p
 
 
 @cache
-def native() -> ctypes.CDLL | None:
-    """Return the library for this processor, or None where the twins in Python serve; then a warning says why.
+def library() -> ctypes.CDLL:
+    """Return the library for this processor.
 
-    The environment variable PELLUCID_NATIVE names a level ("plain", "avx2", "avx512", "vnni"), or "off".
+    The environment variable PELLUCID_NATIVE names a level ("plain", "avx2", "avx512", "vnni").
 
     Raises:
         InputError: PELLUCID_NATIVE is none of these, or the processor lacks what the level needs.
+        PellucidError: the compiled kernels are absent or damaged.
     """
     level = os.environ.get("PELLUCID_NATIVE", "")
-    if level not in ("", "off", *LEVELS):
-        raise InputError(f"the environment variable PELLUCID_NATIVE is {level!r}; set it to off, {', '.join(LEVELS)}")
-    if level == "off":
-        warn("PELLUCID_NATIVE is off: falling back to pure Python (slower)")
-        return None
+    if level not in ("", *LEVELS):
+        raise InputError(f"the environment variable PELLUCID_NATIVE is {level!r}; set it to {', '.join(LEVELS)}")
     try:
         best = _open("plain").native_level()
         if level and LEVELS.index(level) > best:
             raise InputError(f"PELLUCID_NATIVE is {level!r}, and this processor can do {LEVELS[best]!r} at most")
-        return _open(level or LEVELS[best])
+        return _open(level or _best_built(best))
     except (OSError, AttributeError) as error:
-        warn(
-            f"the C kernels cannot be loaded, falling back to pure Python (slower): {error}. Install pellucid "
-            "again where there is a C compiler, or from a wheel; in a clone: python hatch_build.py"
-        )
-        return None
+        raise PellucidError(
+            f"the compiled kernels cannot be loaded: {error}. Build them with `python hatch_build.py` in a clone, or "
+            "install pellucid again"
+        ) from error
+
+
+def _best_built(best: int) -> str:
+    """Return the highest level that the processor can do and the compiler could."""
+    return next(level for level in reversed(LEVELS[: best + 1]) if _path(level).exists())
+
+
+def _path(level: str) -> Path:
+    ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
+    return _FOLDER / "compiled" / f"kernels-{level}.{ending}"  # in a folder of their own: else they look like modules
 
 
 def _open(level: str) -> ctypes.CDLL:
-    ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
-    folder = Path(__file__).parent
-    path = folder / "compiled" / f"kernels-{level}.{ending}"  # in a folder of their own: else they look like modules
-    if ending == "so" and _is_cut_short(path):  # the loader would end the process
+    path = _path(level)
+    if path.suffix == ".so" and _is_cut_short(path):  # the loader would end the process
         raise OSError(f"{path} is cut short")
     library = ctypes.CDLL(str(path))
-    sources = b"".join(source.read_bytes() for source in sorted(folder.glob("*.[ch]")))
+    sources = b"".join(source.read_bytes() for source in sorted(_FOLDER.glob("*.[ch]")))
     sources_checksum = getattr(library, "native_sources", None)
     if sources and (sources_checksum is None or sources_checksum() & 0xFFFFFFFF != zlib.crc32(sources)):
         raise OSError(f"{path} is of another version than the sources beside it")
@@ -116,9 +119,6 @@ def _is_cut_short(path: Path) -> bool:
     return start + size * count > len(content)
 
 
-def library() -> ctypes.CDLL:
-    """Return the library where there is one."""
-    kernels = native()
-    if kernels is None:
-        raise InputError("there is no C library; its callers ask native() first")
-    return kernels
+def native() -> ctypes.CDLL:
+    """Return the library; it is always there."""
+    return library()

@@ -9,4 +9,11 @@ if TYPE_CHECKING:
     from pellucid.server.running import serve as serve
     from pellucid.server.service import ServerSettings as ServerSettings
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.server.app": "create_app",
+            "pellucid.server.running": "serve",
+            "pellucid.server.service": "ServerSettings",
+        },
+    )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.static.embedder import StaticEmbedder as StaticEmbedder
+    from pellucid.static.embedder import StaticEmbedder as StaticEmbedder, fit_spelling as fit_spelling
     from pellucid.static.training.distill import PcaSettings as PcaSettings, distill as distill
     from pellucid.static.training.extraction import ExtractionSettings as ExtractionSettings
     from pellucid.static.training.languages import (
@@ -18,7 +18,16 @@ if TYPE_CHECKING:
         RefinementSettings as RefinementSettings,
         TuningSettings as TuningSettings,
     )
-    from pellucid.static.training.vocabulary import add_words as add_words, fit_spelling as fit_spelling, prune as prune
-    from pellucid.static.tables import as_static as as_static
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.static.embedder": "StaticEmbedder fit_spelling",
+            "pellucid.static.training.distill": "PcaSettings distill",
+            "pellucid.static.training.extraction": "ExtractionSettings",
+            "pellucid.static.training.languages": "add_languages distill_languages",
+            "pellucid.static.training.parallel": "read_parallel",
+            "pellucid.static.training.segmentation": "segmenter",
+            "pellucid.static.training.tuning": "RefinementSettings TuningSettings",
+        },
+    )

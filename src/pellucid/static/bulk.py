@@ -1,10 +1,9 @@
 """Encoding many texts: blocks of texts go through the C kernels (native/words.c, pooling.c) on several threads.
 
-`StaticEmbedder._encode_plainly` defines what is computed. Texts are joined into blocks of UTF-8, and threads take
-blocks in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is asked
-only about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts
-without spaces: these are first rewritten with spaces between their words. Where the C library cannot be loaded, nothing
-here is used. benchmarks/static_speed.md has what each idea gave.
+Texts are joined into blocks of UTF-8, and threads take blocks in turn. Texts that are UTF-8 already, as in Arrow
+(`Utf8Texts`), never become Python strings. Python is asked only about the few words that the index of the vocabulary
+does not hold, and about texts with phrases or in scripts without spaces: these are first rewritten with spaces between
+their words. benchmarks/static_speed.md has what each idea gave.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from string import punctuation
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,8 @@ from pellucid.static.precision import is_known_sound, kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.static.words import WordList, sizes_from, slice_for
 from pellucid.text.inputs import Utf8Texts, named_encoding
-from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
-from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
+from pellucid.text.unicode import may_change, normalize, unspaced_run, well_formed
+from pellucid.text.words import MAX_WORD_CHARS, Vocabulary
 
 _BLOCK_TEXTS = 4096  # few, so that what a block needs fits a core's cache; many, so that Python does little
 _MIN_BLOCK_TEXTS = 1024  # where there are several threads and not enough texts for each
@@ -50,28 +50,14 @@ _PADDING = "\0" * PADDING
 _MAX_OTHERS = 0.1  # share of the texts of a block
 _PAGE = 1024  # code points classified at once
 _SPELLED = -2  # instead of the row of a spelled word that was forgotten
+_WORDS: WeakKeyDictionary[Vocabulary, WordIndex] = WeakKeyDictionary()
+_PIECES: WeakKeyDictionary[Vocabulary, Pieces] = WeakKeyDictionary()
+"""What is made once of a vocabulary, which models that differ in their dimensions share."""
+
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
-class WordRows:
-    """The words of a text, in order.
-
-    Attributes:
-        rows: of each in the table, -1 for an unknown word, int32 [words].
-        unmatched: the indices of those that may have the row of another word, such as of their beginning.
-    """
-
-    def __init__(self, text: str, block: npt.NDArray[np.uint8], words: WordReader, count: int) -> None:
-        """Take a text in word form and the words that were just found in its bytes."""
-        self._text, self._block, self._edges = text, block.copy(), words.edges[:count].copy()
-        self.rows, self.unmatched = words.rows[:count].copy(), words.list_unmatched().tolist()
-
-    @cached_property
-    def spans(self) -> npt.NDArray[np.int64]:
-        """Where each begins and ends in the text's word form, in characters, int64 [words, 2]."""
-        return _char_spans(self._block, self._edges, [self._text])
-
-
+_Made = TypeVar("_Made")
 _Texts = list[str] | Utf8Texts
 _Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # of spelled words and the numbers of those met
 
@@ -86,8 +72,8 @@ class BulkRows:
         """Index the vocabulary; with `spells`, words that it does not have are never left to their beginning."""
         self.threads = default_threads()
         self._vocabulary, self._spells = vocabulary, spells
-        self._words = WordIndex(vocabulary.forms)
-        self._pieces = Pieces() if spells else _pieces(vocabulary)
+        self._words = _made_once(_WORDS, vocabulary, lambda: WordIndex(vocabulary.forms))
+        self._pieces = Pieces() if spells else _made_once(_PIECES, vocabulary, lambda: _pieces(vocabulary))
         self._idle: list[Any] = []
 
     def each_block(
@@ -176,7 +162,7 @@ class BulkEncoder(BulkRows):
         self.table, self.speller = Table(*table), speller
         if speller is not None:
             self._sound = self._sound and is_known_sound(speller.vectors, speller.scales)
-            speller.beginnings = self._beginnings
+            speller.beginnings = lambda words: self._by_beginning.rows_of(words)
 
     @cached_property
     def _by_beginning(self) -> BulkRows:
@@ -184,10 +170,6 @@ class BulkEncoder(BulkRows):
         bulk_rows = BulkRows(self._vocabulary)
         bulk_rows.threads = 1  # for words of one of this encoder's threads
         return bulk_rows
-
-    def _beginnings(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the row of each word's beginning, -1 where none is known."""
-        return self._by_beginning.rows_of(words)
 
     def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of checked `texts`, float32 [texts, dimension]; the same in either form."""
@@ -198,27 +180,6 @@ class BulkEncoder(BulkRows):
 
         self._each_block(texts, encode, show_progress_bar)
         return embeddings
-
-    def coverage(self, texts: list[str]) -> Vectors:
-        """Return how much of each text is known, float32 [texts]."""
-        shares = np.empty(len(texts), np.float32)
-        worker: _Worker = self._worker()
-        for first, last in _blocks(texts):
-            worker.coverage(texts[first:last], shares[first:last])
-        self._idle.append(worker)
-        return shares
-
-    def words(self, text: str) -> WordRows | None:
-        """Return the words of `text`, in word form; None where that takes Python (phrases, some scripts, spelling)."""
-        vocabulary = self._vocabulary
-        if self.speller is not None and len(text) > _BLOCK_CHARACTERS:
-            return None
-        if vocabulary.needs_spaces(is_ascii=text.isascii()) and vocabulary.spaced([text], normal=True)[0] is not text:
-            return None
-        worker: _Worker = self._worker()
-        words = worker.words(text)
-        self._idle.append(worker)
-        return words
 
     def _new_worker(self, lookup: _Lookup) -> _Worker:
         return _Worker(lookup, self)
@@ -338,7 +299,6 @@ class _Worker(_Reader):
     def __init__(self, lookup: _Lookup, encoder: BulkEncoder) -> None:
         super().__init__(lookup, partial(map, encoder._vocabulary.row), encoder._vocabulary)
         self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
-        self._forms = encoder._vocabulary.forms
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
@@ -392,50 +352,6 @@ class _Worker(_Reader):
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
             raise not_finite(_strings(texts[first : first + 1])[0])
-
-    def coverage(self, texts: list[str], shares: Vectors) -> None:
-        """Set `shares` to how much of each text of a block is known; 1 for one without words."""
-        self._begin(texts, lambda spelled, numbers: np.where(spelled.unknown[numbers], -1, _SPELLED))
-        block, words, ends = self.find(texts)
-        rows = words.rows[: ends[-1]]
-        in_vocabulary = rows >= 0
-        if self._spelled is None:
-            partial_words, partial_shares = self._beginnings(block, words)
-        else:
-            spelled_index = np.maximum(rows - self._table.words, -1)
-            is_like = np.append(~self._spelled.unknown, False)[spelled_index]
-            partial_words = np.flatnonzero((rows == _SPELLED) | is_like).astype(np.int32)
-            partial_shares = np.full(len(partial_words), SPELLED_WORD_SHARE)
-            in_vocabulary &= spelled_index < 0
-        in_vocabulary[partial_words] = False
-        sums = np.bincount(np.searchsorted(ends, partial_words, side="right"), partial_shares, len(texts))
-        n_known_before = np.concatenate([[0], np.cumsum(in_vocabulary)])
-        starts = np.concatenate([[0], ends[:-1]])
-        sizes = ends - starts
-        shares[:] = np.where(
-            sizes > 0, (n_known_before[ends] - n_known_before[starts] + sums) / np.maximum(sizes, 1), 1
-        )
-
-    def _beginnings(
-        self, block: npt.NDArray[np.uint8], words: WordReader
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-        """Return which words of a block have the row of their beginning, and how much of each is known."""
-        unmatched = words.list_unmatched()
-        unmatched = unmatched[words.rows[unmatched] >= 0]
-        forms, utf8 = self._forms, block.data
-        row_edges = zip(words.rows[unmatched].tolist(), words.edges[unmatched].tolist())
-        pairs = [(lowercase(bytes(utf8[start:end]).decode()), forms[row]) for row, (start, end) in row_edges]
-        known_shares = np.array([-1.0 if word == lowercase(form) else part_known(word, form) for word, form in pairs])
-        return unmatched[known_shares >= 0], known_shares[known_shares >= 0]
-
-    def words(self, text: str) -> WordRows | None:
-        """Return the words of a text as one block; None if some are spelled."""
-        self._begin([text])
-        block, words, ends = self.find([text], normal=True)
-        count = int(ends[0])
-        if self._spelled is not None and words.rows[:count].max(initial=-1) >= self._table.words:
-            return None
-        return WordRows(text, block, words, count)
 
 
 class WordNumbers(_Reader):
@@ -538,6 +454,14 @@ def _checked_size(size: int) -> int:
     if size >= _MAX_BLOCK_BYTES:
         raise InputError(f"a text has {size} bytes; split texts of 2 GB and more")
     return size
+
+
+def _made_once(cache: WeakKeyDictionary[Vocabulary, _Made], vocabulary: Vocabulary, make: Callable[[], _Made]) -> _Made:
+    """Return what is cached for a vocabulary, made when it is first asked for."""
+    made = cache.get(vocabulary)
+    if made is None:
+        made = cache[vocabulary] = make()
+    return made
 
 
 def _pieces(vocabulary: Vocabulary) -> Pieces:

@@ -5,8 +5,7 @@ section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pai
 
     cos(a, b) = sum over w in a, v in b of  w . v / (n_a n_b |mean a| |mean b|)
 
-This file holds the readable form of encoding; `bulk.py` holds the fast one for many texts, and the tests hold the
-two equal. How a model is made is in `static/training/extraction.py` and `static/training/distill.py`.
+`bulk.py` encodes texts. How a model is made is in `static/training/extraction.py` and `static/training/distill.py`.
 """
 
 from __future__ import annotations
@@ -34,13 +33,11 @@ from pellucid.core.dimensions import (
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Query
 from pellucid.errors import InputError, check_integer, require, shown
-from pellucid.native.library import native
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import is_sound
 from pellucid.process import cached_property
 from pellucid.static.folder import (
     STOCK_CONFIG,
-    not_finite,
     prefix_config,
     read_spelling,
     read_static,
@@ -53,19 +50,15 @@ from pellucid.static.precision import (
     MAX_ABS_VALUE,
     PackedRows,
     StoredTable,
-    even_scale,
     floats,
-    length_of_sum,
-    sum_rows,
 )
-from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
+from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited, ngram_weights
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.text.inputs import is_arrow
-from pellucid.text.unicode import lowercase, normalize, unspaced_run
-from pellucid.text.words import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, display_form
+from pellucid.text.unicode import lowercase, unspaced_run
+from pellucid.text.words import JOINER, Coverage, PrefixRule, Span, Vocabulary, display_form
 
 if TYPE_CHECKING:
-    from pellucid.explain.views.report import Report
     from pellucid.static.bulk import BulkEncoder
 
 _TABLE = "dimensions.tsv"
@@ -101,11 +94,6 @@ def _names(word: str) -> bool:
     return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
 
 
-_COMPILE_MIN_CHARS = 4_000
-"""The C kernels serve once all calls together had so many characters: these take the readable path 10 to 70 ms, as long
-as indexing the words for the kernels does."""
-
-
 class StaticEmbedder(Embedder):
     """One vector a word; a text is the mean of its words' vectors, at length 1, the same in every role.
 
@@ -122,11 +110,9 @@ class StaticEmbedder(Embedder):
             from a folder, `PackedRows`, which gives int8 for the rows asked for.
         scales: float32 [words], what an int8 row is multiplied with; None for float tables.
         dtype: what `save_pretrained` writes: that of `vectors`, or "int4" for int8 numbers from -7 to 7.
-        report: of the function that made the model, such as `add_words`; it is not saved.
     """
 
     family: ClassVar[str] = "static"
-    report: Report | None = None
     _normalizes: ClassVar[bool] = True
     truncates: ClassVar[bool] = True  # principal directions come first where they matter most
 
@@ -171,17 +157,20 @@ class StaticEmbedder(Embedder):
         self._dimensions = dimensions
         self.spelling = spelling
         self._unedited: Unedited | None = None  # what spelling reads, once dimensions were edited
-        self._bulk: BulkEncoder | None = None  # made when first needed
-        self._characters = 0  # encoded without it
         if spelling is not None and (spelling.dtype != np.uint8 or spelling.shape != (BUCKETS,)):
             actual = f"{spelling.dtype} {list(spelling.shape)}"
             raise InputError(f"the weights of n-grams are {actual}, not uint8 [{BUCKETS}]")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the running encoder: its arrays are views of one another, which copies of them are not."""
-        state = {**self.__dict__, "_bulk": None}
-        state.pop("_speller", None)  # its index is made again
-        return state
+        return {name: value for name, value in self.__dict__.items() if name not in ("bulk", "_speller")}
+
+    @cached_property
+    def bulk(self) -> BulkEncoder:
+        """The encoder over the C kernels."""
+        from pellucid.static.bulk import BulkEncoder  # tokenizers takes a while to import
+
+        return BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller)
 
     @cached_property
     def _speller(self) -> Speller | None:
@@ -410,54 +399,14 @@ class StaticEmbedder(Embedder):
 
     def _read_texts(self, inputs: Any) -> Any:
         """Return texts as a list of strings; of Arrow without a string for each."""
-        if not is_arrow(inputs) or native() is None:
+        if not is_arrow(inputs):
             return super()._read_texts(inputs)
         from pellucid.text.inputs import arrow_texts
 
-        self.start_compiled()
         return arrow_texts(inputs)
 
     def _encode(self, texts: Any, role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
-        bulk = self.compiled(texts)
-        return self._encode_plainly(texts) if bulk is None else bulk.encode(texts, show_progress_bar=show_progress_bar)
-
-    def compiled(self, texts: Sequence[str]) -> BulkEncoder | None:
-        """Return the encoder over the C kernels, once there were enough texts to start it and if they can be loaded."""
-        if self._bulk is None:
-            self._characters += sum(map(len, texts))
-            if self._characters > _COMPILE_MIN_CHARS:
-                return self.start_compiled()
-        return self._bulk
-
-    def start_compiled(self) -> BulkEncoder | None:
-        """Return the encoder over the C kernels, made when it is first needed; None where they cannot be loaded."""
-        if self._bulk is None and native() is not None:
-            from pellucid.static.bulk import BulkEncoder  # tokenizers takes a while to import
-
-            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller)
-        return self._bulk
-
-    def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
-        """Encode `texts` as the method is defined; the C kernels give the same bits, except for spelled words."""
-        embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        spelled, count = self.spelled_rows(), len(self.vocabulary)
-        for embedding, text in zip(embeddings, texts):
-            words = [word.text for word in self.vocabulary.split(text)]
-            rows = np.array(list(map(self.vocabulary.row, words)) if spelled is None else spelled.rows(words), np.int64)
-            total = sum_rows(self.vectors, self.scales, self._even, rows[(rows >= 0) & (rows < count)])
-            if spelled is not None and (rows >= count).any():
-                spelled_vectors = spelled.vectors[rows[rows >= count] - count]
-                total = (total + spelled_vectors.sum(axis=0, dtype=np.float64)).astype(np.float32)
-            length = length_of_sum(total)  # it absorbs the mean's 1 / n
-            if not math.isfinite(length):
-                raise not_finite(text)
-            if length > 0:
-                embedding[:] = total * np.float32(1 / length)
-        return embeddings
-
-    @cached_property
-    def _even(self) -> np.float32 | None:
-        return even_scale(self.vectors, self.scales)
+        return self.bulk.encode(texts, show_progress_bar=show_progress_bar)
 
     def vectors_for(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
         """Return the vectors of `rows`, those beyond the table from `spelled`, float32 [rows, dimension]."""
@@ -475,18 +424,7 @@ class StaticEmbedder(Embedder):
 
     def text_words(self, text: str) -> TextWords:
         """Return the words of a text, as explanations show them."""
-        vocabulary, bulk, form = self.vocabulary, self.compiled([text]), normalize(text)
-        word_rows = None if bulk is None else bulk.words(form.text)
-        if word_rows is not None:
-
-            def word(index: int) -> Word:
-                start, end = word_rows.spans[index].tolist()
-                return Word(form.text[start:end], *form.span(start, end))
-
-            unmatched = [(index, lowercase(word(index).text)) for index in word_rows.unmatched]
-            return TextWords(
-                vocabulary, word_rows.rows, word, unmatched, char_spans=lambda: form.spans(word_rows.spans)
-            )
+        vocabulary = self.vocabulary
         words = vocabulary.split(text)
         texts = [word.text for word in words]
         lowered = [(index, lowercase(word)) for index, word in enumerate(texts) if word not in vocabulary]
@@ -494,11 +432,6 @@ class StaticEmbedder(Embedder):
         spelled = self.spelled_rows()
         rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)
         return TextWords(vocabulary, rows, words.__getitem__, unmatched, spelled)
-
-    def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
-        if self._bulk is None:
-            return super()._known_fraction(texts, role)
-        return self._bulk.coverage(texts)
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
@@ -541,3 +474,28 @@ def static_model(model: Any, doing: str) -> StaticEmbedder:
     if not isinstance(model, StaticEmbedder):
         raise InputError(f"{doing} needs a static model, one with a vector a word; got {type(model).__name__}")
     return model
+
+
+def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
+    """Return `model` with spelling: an unknown word gets a vector.
+
+    A word of letters gets it from the known words spelled like it and, where few are, from its beginning; a number or
+    code from its beginning. Each also has a part that is similar only to itself. Known words keep their
+    vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of dimensions keep the spelling.
+
+    Saving it writes out only the `extra_words` given there, not those of the folder that `model` was opened from.
+
+    Args:
+        model: a static model; it is not changed.
+
+    Raises:
+        InputError: it is not static, or fewer than two of its words are of letters only.
+
+    >>> # fit_spelling(pellucid.load("static-en")).save_pretrained("static-en-spelled")
+    """
+    static_model(model, "spelling")
+    weights = ngram_weights(model.vocabulary.words, model.word_vectors(np.arange(len(model.vocabulary))))
+    dimensions, dtype = model.dimensions, model.dtype
+    return StaticEmbedder(
+        model.vocabulary, model.vectors, model.scales, dimensions=dimensions, spelling=weights, dtype=dtype
+    )

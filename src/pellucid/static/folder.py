@@ -418,10 +418,9 @@ def not_finite(text: str) -> InputError:
     )
 
 
-_FIRST_NUMBERS = 1 << 22  # space for so many, 16 MB, where the file does not tell how many words it has
 _MAX_DIMENSIONS = 1 << 16
-_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _MAX_LINE_BYTES = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
+_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def read_text_vectors(
@@ -434,104 +433,81 @@ def read_text_vectors(
     lines = enumerate(_lines(path), 1)
     _, first = next(lines, (1, b""))
     dimension, promised = _first_line(first, path)
-    capacity = max(1, _FIRST_NUMBERS // dimension)
-    if promised > 0 and path.suffix.lower() not in UNPACKERS:  # a number and a space take two bytes at least
-        capacity = min(promised, path.stat().st_size // (2 * dimension) + 1, max_words or promised)
-    rows: dict[str, int] = {}
-    vectors = np.empty((capacity, dimension), np.float32)
-    skipped, first_skipped = 0, (0, "")
-    for line_number, line in lines if promised >= 0 else chain([(1, first)], lines):
-        if len(rows) == max_words:
+    vectors: dict[str, npt.NDArray[np.float32]] = {}
+    skipped, first_skipped = 0, ""
+    for number, line in lines if promised >= 0 else chain([(1, first)], lines):
+        if len(vectors) == max_words:
             break
-        word, vector = _word_and_vector(line, dimension, path, line_number)
-        row = len(rows)
-        if not word or word.isspace() or rows.setdefault(word, row) != row:
+        word, vector = _word_and_vector(line, dimension, f"{path}, line {number}")
+        if not word or word.isspace() or word in vectors:
             skipped += 1
-            first_skipped = first_skipped if skipped > 1 else (line_number, word)
-            continue
-        if row == len(vectors):
-            grown = np.empty((2 * row, dimension), np.float32)
-            grown[:row] = vectors
-            vectors = grown
-        vectors[row] = vector
+            first_skipped = first_skipped or f"{number} ({word!r})"
+        else:
+            vectors[word] = vector
     else:
-        read = len(rows) + skipped
-        if promised >= 0 and read != promised:
-            raise ModelFolderError(f"{path}: line 1 says {promised} words, the file holds {read}; is it truncated?")
-        if not rows:
+        if promised >= 0 and len(vectors) + skipped != promised:
+            raise ModelFolderError(
+                f"{path}: line 1 says {promised} words, the file holds {len(vectors) + skipped}; is it truncated?"
+            )
+        if not vectors:
             raise ModelFolderError(f"{path} holds no word vectors")
     if skipped:
         warnings.warn(
             f"{path}: {skipped} lines repeat a word or have a blank one and were skipped, the first is line "
-            f"{first_skipped[0]} ({first_skipped[1]!r})",
+            f"{first_skipped}",
             stacklevel=3,
         )
-    return list(rows), vectors[: len(rows)]
+    return list(vectors), np.array(list(vectors.values()))
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or compressed file."""
     if not path.is_file():
         raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
-    line_number = 0
+    number = 0
     try:
         with UNPACKERS.get(path.suffix.lower(), open)(path, "rb") as file:
             while line := file.readline(_MAX_LINE_BYTES):
-                line_number += 1
+                number += 1
                 if len(line) == _MAX_LINE_BYTES:
-                    raise ModelFolderError(
-                        f"{path}, line {line_number}: over {_MAX_LINE_BYTES:,} bytes; not a text file"
-                    )
-                yield line if line_number > 1 else line.removeprefix(codecs.BOM_UTF8)
+                    raise ModelFolderError(f"{path}, line {number}: over {_MAX_LINE_BYTES:,} bytes; not a text file")
+                yield line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
     except UNREADABLE as error:
-        raise ModelFolderError(f"{path} cannot be read after line {line_number}: {error}") from error
+        raise ModelFolderError(f"{path} cannot be read after line {number}: {error}") from error
 
 
 def _first_line(line: bytes, path: Path) -> tuple[int, int]:
     """Return the dimension and the number of words that a header gives; -1 for this where the line is a word's."""
-    if line.startswith(b"PK\x03\x04"):
-        raise ModelFolderError(f"{path} is a zip archive; unpack it and give the text file in it")
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ModelFolderError(f"{path} is UTF-16 or UTF-32; save it as UTF-8")
     fields = line.split()
-    header = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
-    numbers = len(fields) - 1 + _has_blank_word(line, fields)
-    dimension, words = (int(fields[1]), int(fields[0])) if header else (numbers, -1)
+    if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
+        dimension, words = int(fields[1]), int(fields[0])
+    else:
+        has_blank_word = line[:1].isspace() and bool(fields) and _NUMBER.fullmatch(fields[0]) is not None
+        dimension, words = len(fields) - 1 + has_blank_word, -1
     if not 1 <= dimension <= _MAX_DIMENSIONS:
         raise ModelFolderError(
-            f"{path} holds no word vectors: line 1 is {_shown(line)}, not 'count dimension' or a word and its numbers. "
+            f"{path} holds no word vectors: line 1 is {line[:60]!r}, not 'count dimension' or a word and its numbers. "
             "A model is expected here; give a file of texts as the input"
         )
     return dimension, words
 
 
-def _has_blank_word(line: bytes, fields: Sequence[bytes]) -> bool:
-    """Whether nothing but space stands before the numbers of a line."""
-    return line[:1].isspace() and bool(fields) and _NUMBER.fullmatch(fields[0]) is not None
-
-
-def _word_and_vector(line: bytes, dimension: int, path: Path, line_number: int) -> tuple[str, npt.NDArray[np.float32]]:
+def _word_and_vector(line: bytes, dimension: int, where: str) -> tuple[str, npt.NDArray[np.float32]]:
     """Return the word and the vector of a line."""
-    where, hint = f"{path}, line {line_number}", " (a binary file? only the text form is read)" * (line_number <= 2)
     fields = line.split()
-    if len(fields) == dimension and _has_blank_word(line, fields):
+    if len(fields) == dimension and line[:1].isspace():
         fields = [b"", *fields]
-    elif len(fields) != dimension + 1:  # a word that holds spaces
+    elif len(fields) > dimension + 1:  # a word that holds spaces
         fields = line.strip().rsplit(None, dimension)
     try:
         with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is refused as such
-            vector = np.array(list(map(float, fields[1:])), np.float32)
-    except ValueError:
-        vector = np.zeros(0, np.float32)
-    if len(vector) != dimension:
-        raise ModelFolderError(f"{where}: expected a word and {dimension} numbers, got {_shown(line)}{hint}")
-    if not np.isfinite(vector).all():
-        raise ModelFolderError(f"{where}: the vector of {_shown(fields[0])} is not finite in float32{hint}")
-    try:
-        return fields[0].decode("utf-8"), vector
+            word, vector = fields[0].decode("utf-8"), np.array(list(map(float, fields[1:])), np.float32)
     except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{where}: the word {_shown(fields[0])} is not UTF-8{hint}") from error
-
-
-def _shown(text: bytes) -> str:
-    return repr(text[:60].decode("utf-8", errors="replace")) + ("..." if len(text) > 60 else "")
+        raise ModelFolderError(f"{where}: the word {fields[0][:60]!r} is not UTF-8") from error
+    except (IndexError, ValueError):
+        word, vector = "", np.zeros(0, np.float32)
+    if len(vector) != dimension:
+        raise ModelFolderError(f"{where}: expected a word and {dimension} numbers, got {line[:60]!r}")
+    if not np.isfinite(vector).all():
+        raise ModelFolderError(f"{where}: the vector of {word[:60]!r} is not finite in float32")
+    return word, vector

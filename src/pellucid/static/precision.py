@@ -29,8 +29,6 @@ MAX_NAN_CHECK_BYTES = 1 << 26
 _CHUNK_ROWS = 8192  # rows converted at a time
 _MAX_INTEGERS = {"int8": 127, "int4": 7}
 _ZERO = 8  # the half byte of a zero
-_FLOAT_SUM_ROWS = 256  # rows that float32 adds up; as in pooling.c
-_MIN_INTEGER_SUM_DIMENSIONS = 128  # from so many on, rows with one scale are added up as whole numbers; as in pooling.c
 _MIN_STEPS = 4  # the largest number of a row has so many, or all rows have scales of their own
 _INT4_SCALES = np.linspace(1, 0.4, 13, dtype=np.float32) / 7
 """Scales tried for an int4 row whose largest number is 1; what is beyond 7 times the scale is cut off."""
@@ -83,50 +81,6 @@ def floats(vectors: Any, scales: Vectors | None, rows: npt.NDArray[np.int64]) ->
     if scales is not None:
         selected *= scales[rows][:, None]
     return selected
-
-
-def sum_rows(vectors: Any, scales: Vectors | None, even: np.float32 | None, rows: npt.NDArray[np.int64]) -> Vectors:
-    """Return the sum of some rows of a table, float32 [dimension]: what native/pooling.c computes, to the last bit.
-
-    `even` is the scale that all rows of an int8 table have, see `even_scale`.
-    """
-    dimension = vectors.shape[1]
-    total = np.zeros(dimension, np.float32)
-    if even is not None and dimension >= _MIN_INTEGER_SUM_DIMENSIONS:
-        total[:] = vectors[rows].sum(axis=0, dtype=np.int64)
-        return total * even
-    chunks = [rows[first : first + _FLOAT_SUM_ROWS] for first in range(0, len(rows), _FLOAT_SUM_ROWS)]
-    sums = [np.add.accumulate(floats(vectors, scales, chunk))[-1] for chunk in chunks]  # one row after the other
-    if sums:
-        total[:] = sums[0] if len(sums) == 1 else np.add.accumulate(np.array(sums, np.float64))[-1]
-    return total
-
-
-def length_of_sum(total: Vectors) -> float:
-    """Return the length of a sum of rows, as native/pooling.c does."""
-    eight, lanes = np.zeros(8, np.float32), len(total) // 16 * 16
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = total * total
-        if lanes:
-            sums = np.add.accumulate(squares[:lanes].reshape(-1, 16))[-1]
-            eight = sums[:8] + sums[8:]
-        four = eight[:4] + eight[4:]
-        two = four[:2] + four[2:]
-        square = two[0] + two[1]
-        for lane_square in squares[lanes:]:
-            square += lane_square
-    if not 1e-30 < square < 1e30:  # beyond what float32 can square
-        wide = total.astype(np.float64)
-        square = np.add.accumulate(wide * wide)[-1]
-    return float(np.sqrt(square, dtype=np.float64))
-
-
-def even_scale(vectors: Any, scales: Vectors | None) -> np.float32 | None:
-    """Return the scale that all rows of an int8 table have; None where they differ, and of other tables."""
-    if scales is None or isinstance(vectors, PackedRows) or not len(scales) or scales.min() != scales.max():
-        return None
-    scale: np.float32 = scales[0]
-    return scale
 
 
 def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArray[Any], Vectors | None]:

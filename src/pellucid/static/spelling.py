@@ -13,8 +13,7 @@ such as a number, a code or an abbreviation, has the whole of that vector and no
 The rest is the word's own part: a direction that no other word has, made from a hash of it. By it "A320" is similar to
 "A320" and to nothing else.
 
-Predictions come from native/spelling.c. `predict_plainly` defines what it computes, and serves where there is no C.
-Which known words are most similar is decided by whole numbers and one division, so that both choose the same ones.
+Predictions come from native/spelling.c.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from pellucid.core.arrays import l2_normalize
 from pellucid.core.dimensions import Mixing
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.native.library import native
 from pellucid.native.spelling import Spelling
 from pellucid.process import cached_property
 from pellucid.static.precision import floats, kernel_table
@@ -140,8 +138,6 @@ class Speller:
 
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return predictions for words from the known ones; none for an empty one."""
-        if native() is None:
-            return self.predict_plainly(words)
         codes, ends = marked_codes(words)
         predicted = self._no_predictions(len(words))
         spelling = self._spelling(int(np.diff(ends).max(initial=0)))
@@ -163,43 +159,6 @@ class Speller:
     def _no_predictions(self, words: int) -> Predicted:
         shape = (words, NEIGHBOURS)
         return Predicted(np.full(shape, -1, np.int32), np.zeros(shape), np.zeros((words, self.vectors.shape[1])))
-
-    def predict_plainly(self, words: Sequence[str]) -> Predicted:
-        """Return what `predict` does, but for rounding: what native/spelling.c computes, in a form to read."""
-        predicted = self._no_predictions(len(words))
-        for word, neighbours, shares, total in zip(words, *predicted):
-            nearest = self._nearest(word) if word else np.zeros(0, np.int64)
-            if len(nearest):
-                rows, count = self.index.rows[nearest], len(nearest)
-                neighbours[:count] = rows
-                shares[:count] = self._shares([*(lowercase(self.vocabulary.words[row]) for row in rows.tolist()), word])
-                total[:] = shares[:count] @ l2_normalize(self.vectors_for(rows), np.float64)
-        return predicted
-
-    def _nearest(self, word: str) -> _Ints:
-        """Return the known words, as numbers in the index, that are most similar to `word`."""
-        index = self.index
-        buckets = np.unique(_ngrams(*marked_codes([word]))[1])
-        counts = index.starts[buckets + 1] - index.starts[buckets]
-        useful = buckets[(counts > 0) & (counts <= COMMON) & (index.weights[buckets] > 0)]
-        if not len(useful):
-            return np.zeros(0, np.int64)
-        lists = [index.members[index.starts[bucket] : index.starts[bucket + 1]] for bucket in useful.tolist()]
-        candidates, positions = np.unique(np.concatenate(lists), return_inverse=True)
-        shared = np.bincount(positions, np.repeat(index.weights[useful], list(map(len, lists))))
-        similar = shared * shared / index.squares[candidates]  # whole numbers and one division: a tie is one everywhere
-        return candidates[np.argsort(-similar, kind="stable")[:NEIGHBOURS]].astype(np.int64)
-
-    def _shares(self, words: list[str]) -> _Floats:
-        """Return the weights of all words but the last in the prediction of the last, float64 [words - 1]."""
-        word_indices, buckets = _ngrams(*marked_codes(words))
-        distinct, columns = np.unique(buckets, return_inverse=True)
-        features = np.zeros((len(words), len(distinct)))
-        features[word_indices, columns] = np.sqrt(self.index.weights[buckets] / 255)
-        features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9)
-        kernel = (features @ features.T).clip(0) ** 1.5
-        ridge_kernel = kernel[:-1, :-1] + RIDGE * np.eye(len(words) - 1)
-        return np.asarray(np.linalg.solve(ridge_kernel, kernel[:-1, -1]), np.float64)
 
 
 def _weightiest(predicted: Predicted, beginnings: _Ints, weights: _Floats) -> _Ints:

@@ -21,7 +21,6 @@ from pellucid.core.query import Floats, Marks, Query, Terms, TermsByText
 from pellucid.errors import InputError
 from pellucid.explain.rows import READ_AS, WORD, PairTable, Row
 from pellucid.native.kernels import distinct_values, group_words, pair_products
-from pellucid.native.library import native
 from pellucid.process import cached_property
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
@@ -41,7 +40,6 @@ from pellucid.text.words import (
 Integers = npt.NDArray[np.int64]
 
 _READ_AS_CODE = 1 << 40  # beyond all rows: see `TextWords`
-_LANES = 8  # numbers that are summed side by side, as in pooling.c
 _MAX_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
@@ -66,15 +64,11 @@ class TextWords:
         word: Callable[[int], Word],
         unmatched: Iterable[tuple[int, str]],
         spelled: SpelledRows | None = None,
-        char_spans: Callable[[], Integers] | None = None,
     ) -> None:
-        """Take the row of each word, -1 for an unknown one, and what turns its number into the word.
-
-        `char_spans` gives where all words stand, [words, 2], sooner than `word` does.
-        """
+        """Take the row of each word, -1 for an unknown one, and what turns its number into the word."""
         # `unmatched` are those that may have no row, or that of another word, such as of their beginning: index and
         # lower case.
-        self._vocabulary, self._word, self.spelled, self._char_spans = vocabulary, word, spelled, char_spans
+        self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
         self._rows = codes = np.array(rows, np.int64)
         limit, is_unknown = len(vocabulary), [] if spelled is None else spelled.unknown.tolist()
         unknown: list[int] = []
@@ -93,7 +87,7 @@ class TextWords:
             codes, read_as_codes = codes.copy(), dict[tuple[int, str], int]()
             for index, row_and_lower in read_as:
                 codes[index] = read_as_codes.setdefault(row_and_lower, _READ_AS_CODE + len(read_as_codes))
-        self._first_positions, self.counts, self._distinct_index = distinct(codes)
+        self._first_positions, self.counts, self._distinct_index = distinct_values(codes)
         self.unknown = tuple(word(index)[1:] for index in unknown)
         self.coverage = Coverage.from_words(len(codes) - len(unknown), len(codes), partial)
 
@@ -117,10 +111,7 @@ class TextWords:
     def spans(self) -> list[tuple[Span, ...]]:
         """Return where each distinct word stands."""
         positions, ends = self._word_positions
-        if self._char_spans is None:
-            words = tuple(self._word(position)[1:] for position in positions.tolist())
-        else:
-            words = as_spans(self._char_spans()[positions])
+        words = tuple(self._word(position)[1:] for position in positions.tolist())
         return [words[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
     def row(self, index: int) -> Row:
@@ -183,8 +174,7 @@ class WordQuery(Query):
             return other_query._pairs(self).T
         vectors = _stacked(self.model.vectors_for, words, other_words)
         counts = np.concatenate([words.counts, other_words.counts]).astype(np.float64)
-        products = plain_pair_products if native() is None else pair_products
-        table, lengths = products(vectors, counts, first)
+        table, lengths = pair_products(vectors, counts, first)
         for text, length in zip((self.text, other_query.text), lengths.tolist()):
             if not math.isfinite(length):
                 raise not_finite(text)
@@ -196,31 +186,6 @@ def _stacked(vectors_for: Callable[..., npt.NDArray[np.float32]], words1: TextWo
     if words1.spelled is None and words2.spelled is None:
         return vectors_for(np.concatenate([words1.rows, words2.rows]), None)
     return np.concatenate([vectors_for(words.rows, words.spelled) for words in (words1, words2)])
-
-
-def plain_pair_products(
-    vectors: npt.NDArray[np.float32], counts: npt.NDArray[np.float64], first: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return what `native.kernels.pair_products` does, in the same order of sums."""
-    words, dimension = vectors.shape
-    wide = np.zeros((words, -(-dimension // _LANES) * _LANES))
-    wide[:, :dimension] = vectors
-    sides = (slice(None, first), slice(first, None))
-    totals = [(counts[side, None] * wide[side]).sum(axis=0) for side in sides]  # one word after the other
-    lengths = np.sqrt([_exact_products(total[None], total[None])[0, 0] for total in totals])
-    by, across = (counts[side] / (length or 1.0) for side, length in zip(sides, lengths.tolist()))
-    return _exact_products(wide[:first], wide[first:]) * np.multiply.outer(by, across), lengths
-
-
-def _exact_products(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the product of each row of `left` and of `right`, summed as the C function sums it."""
-    sums = np.zeros((_LANES, len(left), len(right)))
-    by, across = left.T[:, :, None], np.ascontiguousarray(right.T)[:, None]
-    for start in range(0, len(by), _LANES):
-        sums += by[start : start + _LANES] * across[start : start + _LANES]
-    four = sums[:4] + sums[4:]
-    products: npt.NDArray[np.float64] = (four[0] + four[2]) + (four[1] + four[3])
-    return products
 
 
 def check_pair_count(words1: int, words2: int) -> None:
@@ -276,24 +241,7 @@ class Groups(NamedTuple):
     @classmethod
     def from_words(cls, words: WordList, limit: int) -> Groups:
         """Group words whose values are from 0 to `limit` - 1, in the order of their first places."""
-        if native() is not None:
-            return cls(*group_words(words.values, words.ends, limit))
-        return cls.from_words_plainly(words)
-
-    @classmethod
-    def from_words_plainly(cls, words: WordList) -> Groups:
-        """Return what the C function finds."""
-        segments = [
-            (words.values[words.slice_for(text)], words.slice_for(text).start) for text in range(len(words.ends))
-        ]
-        groups = [(values, start, *plain_distinct(values)) for values, start in segments]
-        empty = np.zeros(0, np.int64)
-        return cls(
-            np.concatenate([empty, *(values[first] for values, _, first, _, _ in groups)]),
-            np.concatenate([empty, *(counts for _, _, _, counts, _ in groups)]),
-            np.concatenate([empty, *(start + np.argsort(which, kind="stable") for _, start, _, _, which in groups)]),
-            np.cumsum([len(first) for _, _, first, _, _ in groups], dtype=np.int64),
-        )
+        return cls(*group_words(words.values, words.ends, limit))
 
 
 class WordPairs:
@@ -332,18 +280,17 @@ class WordPairs:
 
     def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> TermsByText:
         """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
-        first, _, distinct_index = distinct(words.values)
+        first, _, distinct_index = distinct_values(words.values)
         rows = words.values[first]
         indexed_words = words._replace(values=distinct_index)
-        bulk = self._model.compiled(texts)
-        if bulk is None or spelled:
+        if spelled:
             vectors = self._model.vectors_for(rows, spelled)
             products = (vectors @ self._vectors.T).astype(np.float64)
             counts = indexed_words.counts(len(rows)).astype(np.float32)
             lengths = np.linalg.norm(counts @ vectors, axis=1).astype(np.float64)
         else:
             narrow = rows.astype(np.int32), words.values.astype(np.int32)
-            products, lengths = bulk.table.products(*narrow, words.ends, self._vectors)
+            products, lengths = self._model.bulk.table.products(*narrow, words.ends, self._vectors)
         lengths[lengths == 0] = 1.0
         marks = products.sum(axis=1)[distinct_index] / lengths.repeat(words.sizes())
 
@@ -397,25 +344,3 @@ def slice_for(ends: Integers, index: int) -> slice:
 def as_spans(edges: Integers) -> tuple[Span, ...]:
     """Return starts and ends [n, 2] as spans."""
     return tuple([(start, end) for start, end in edges.tolist()])
-
-
-def distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return where each distinct value first stands, how often it does, and the number of each value among these.
-
-    They are in the order of their first places. A negative value is none of them, and has the number -1.
-    """
-    return plain_distinct(values) if native() is None else distinct_values(values)
-
-
-def plain_distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return what `distinct` does, by sorting."""
-    nonnegative = np.flatnonzero(values >= 0)
-    _, first, inverse, counts = np.unique(
-        values[nonnegative], return_index=True, return_inverse=True, return_counts=True
-    )
-    order = np.argsort(first)
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.arange(len(order))
-    which = np.full(len(values), -1, np.int64)
-    which[nonnegative] = numbers[inverse]
-    return nonnegative[first[order]], counts[order], which

@@ -10,4 +10,12 @@ if TYPE_CHECKING:
     from pellucid.transformer.pooled_head import max_pooled as max_pooled
     from pellucid.transformer.reading import ReadingSettings as ReadingSettings
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, __file__)
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.transformer.attention": "set_attention",
+            "pellucid.transformer.backbone": "Backbone open_backbone",
+            "pellucid.transformer.pooled_head": "max_pooled",
+            "pellucid.transformer.reading": "ReadingSettings",
+        },
+    )

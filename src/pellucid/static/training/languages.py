@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +36,7 @@ from pellucid.static.training.distill import PcaSettings, Teacher, open_teacher,
 from pellucid.static.training.extraction import ExtractionSettings, count_words, extract, prompted, spool
 from pellucid.static.training.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
 from pellucid.static.training.segmentation import check_script, word_finder
-from pellucid.static.training.tuning import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
+from pellucid.static.training.tuning import PairBags, TuningSettings, scale_of, tune_on_pairs
 from pellucid.text.tables import Corpus
 from pellucid.text.unicode import lowercase, unspaced_run
 from pellucid.text.words import Vocabulary
@@ -117,9 +117,7 @@ def distill_languages(
             extracted.words, extracted.counts, extracted.vectors, _sample(extracted.sentences)
         )
     subwords = subwords_of(teacher)
-    return join_languages(
-        brought, parallel, subwords, pca, tuning, work_dir=work_dir, show_progress_bar=show_progress_bar
-    )
+    return join_languages(brought, parallel, subwords, pca, tuning, show_progress_bar=show_progress_bar)
 
 
 def _check_text(corpora: Mapping[str, Corpus], parallel: Parallel) -> None:
@@ -139,7 +137,6 @@ def join_languages(
     pca: PcaSettings | None = None,
     tuning: TuningSettings | None = None,
     *,
-    work_dir: Path | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
     """Do steps 2 and 3: one table of `languages`, PCA of all, contrastive tuning on `parallel` text."""
@@ -154,10 +151,8 @@ def join_languages(
     elif pca.level == "sentence":
         vectors = rotate(vectors, _sentence_means(vectors, languages, vocabulary), pca)
     if tuning.steps:
-        texts = {"-".join(codes): file_names(files) for codes, files in parallel.items()}
-        with tuning_folder(work_dir, tuning, {"pca": asdict(pca), "texts": texts}) as work:
-            pairs = [pair_bags(files, codes, vocabulary, work) for codes, files in parallel.items()]
-            vectors = tune_on_pairs(vectors, pairs, tuning, work=work, show_progress_bar=show_progress_bar)
+        pairs = [pair_bags(files, codes, vocabulary) for codes, files in parallel.items()]
+        vectors = tune_on_pairs(vectors, pairs, tuning, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 
 
@@ -256,13 +251,8 @@ def _sample(sentences: Sequence[str]) -> list[str]:
     return [sentences[i] for i in _spread(len(sentences), _SENTENCES).tolist()]
 
 
-def pair_bags(
-    files: ParallelFiles, languages: Languages, vocabulary: Vocabulary, work: WorkFolder | None = None
-) -> PairBags:
-    """Return the sentence pairs of `files` as rows of one table; a run in `work` must have begun with the same."""
-    if work is not None:
-        lines = ("\t".join(pair) for pair in read_parallel(files, languages))
-        work.note_texts("-".join(languages), lines, file_names(files))
+def pair_bags(files: ParallelFiles, languages: Languages, vocabulary: Vocabulary) -> PairBags:
+    """Return the sentence pairs of `files` as rows of one table."""
     sides = zip(*_bags_in_blocks(files, languages, vocabulary))
     joined = []
     for bags in sides:
@@ -301,7 +291,6 @@ def add_languages(
     vocabulary: int = 50_000,
     min_count: int = 2,
     tuning: TuningSettings | None = None,
-    work_dir: str | Path | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
     """Return `model` with the words of further languages.
@@ -317,8 +306,6 @@ def add_languages(
         min_count: a word must occur this often. The single characters of scripts without spaces are taken in any case
             and beyond `vocabulary`, so that every text of such a script can be cut.
         tuning: how translations are aligned afterwards; None for the defaults.
-        work_dir: where the tuning keeps its state, so that the same call resumes an interrupted run, with the same
-            model and text, which is checked; None keeps none.
         show_progress_bar: show bars for what takes longer than two seconds.
 
     Returns:
@@ -328,9 +315,7 @@ def add_languages(
     Raises:
         CorpusError: parallel text that cannot be read, is misaligned, is in a script its language is not cut into words
             in, or of which too little has a known word on both sides.
-        InputError: no static model, a pair without the known language, no pair, or a `work_dir` that belongs to another
-            run or other text, or in which a run is at work.
-        ModelFolderError: the state in `work_dir` is damaged.
+        InputError: no static model, a pair without the known language, or no pair.
         MissingExtraError: torch, or the segmenter of a language, is not installed.
     """
     static_model(model, "adding languages")
@@ -345,21 +330,8 @@ def add_languages(
     bags = [pairs.bags(grown) for pairs in texts]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:
-        names = {"-".join(codes): file_names(files) for codes, files in parallel.items()}
-        folder = None if work_dir is None else Path(work_dir)
-        run_settings = {"vocabulary": vocabulary, "min_count": min_count, "texts": names}
-        with tuning_folder(folder, tuning, run_settings) as work:
-            if work is not None:
-                _note_texts(work, names, texts)
-            vectors = tune_on_pairs(vectors, bags, tuning, work=work, show_progress_bar=show_progress_bar)
+        vectors = tune_on_pairs(vectors, bags, tuning, show_progress_bar=show_progress_bar)
     return StaticEmbedder(grown, vectors)
-
-
-def _note_texts(work: WorkFolder, names: Mapping[str, str], texts: Sequence[_Pairs]) -> None:
-    """Record what a run reads, so that it is resumed with the same texts alone."""
-    for (pair, file), pairs in zip(names.items(), texts, strict=True):
-        lines = map("\t".join, zip(pairs.known_sentences, pairs.new_sentences, strict=True))
-        work.note_texts(pair, lines, file)
 
 
 def anchored_words(

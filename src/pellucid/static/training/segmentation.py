@@ -15,9 +15,7 @@ import logging
 import os
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -25,7 +23,7 @@ from unicodedata import name as character_name
 
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.process import ignored_warnings
-from pellucid.text.tables import Corpus, is_path, read_texts
+from pellucid.text.tables import Corpus, read_texts
 from pellucid.text.unicode import normalize, unspaced_run
 from pellucid.text.words import Word, split_words
 
@@ -40,9 +38,7 @@ _WITHOUT_SEGMENTER = {
 }  # fmt: skip
 _SAMPLE = 2_000  # texts
 _MOSTLY = 0.5  # of the characters of words
-
-_MAX_MEAN_WORD_CHARS = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
-"""By script without spaces: where people have cut words apart, their average length is not above this."""
+_MAX_MEAN_WORD_CHARS = 10  # of words in a script without spaces: where people have cut them apart, they are shorter
 
 _SEGMENTED = {"zh": ("CJK",), "ja": ("CJK", "HIRAGANA", "KATAKANA"), "th": ("THAI",)}
 """Languages with a segmenter and the scripts it knows."""
@@ -79,22 +75,18 @@ def check_script(language: str, corpus: Corpus) -> None:
     """Check by the first texts of a corpus that the rule for `language` can cut its script into words."""
     # It cannot where most is in a script without spaces that the language is not written in, and the text has none.
     find, segmented_scripts = word_finder(language), _known_scripts(language)
-    words: Counter[str] = Counter()
-    characters: Counter[str] = Counter()
-    longest: dict[str, str] = {}
-    for text in islice(read_texts(corpus), _SAMPLE):
-        for word in find(text):
-            script = _script(word.text)
-            words[script] += 1
-            characters[script] += len(word.text)
-            longest[script] = max(longest.get(script, ""), word.text[:40], key=len)
-    foreign = [script for script in characters if script and script not in segmented_scripts]
-    if not foreign or sum(characters[script] for script in foreign) < _MOSTLY * characters.total():
+    words = [word.text for text in islice(read_texts(corpus), _SAMPLE) for word in find(text)]
+    runs = [(word, run[0][0]) for word in words if (run := unspaced_run.search(word))]
+    foreign = [word for word, first in runs if not character_name(first, "").startswith(segmented_scripts)]
+    n_chars = sum(map(len, foreign))
+    if not foreign or n_chars < _MOSTLY * sum(map(len, words)):
         return
-    script = max(foreign, key=characters.__getitem__)
-    length = characters[script] / words[script]
-    if segmented_scripts or length > _MAX_MEAN_WORD_CHARS[script]:
-        raise CorpusError(_unsegmentable(language, corpus, script, repr(longest[script])))
+    if segmented_scripts or n_chars > _MAX_MEAN_WORD_CHARS * len(foreign):
+        raise CorpusError(
+            f"the text of {language!r} is mostly in a script without spaces that this language is not cut in: it would "
+            f"have words such as {max(foreign, key=len)[:40]!r}; give its own code (zh, ja or th), or put spaces "
+            "between its words"
+        )
 
 
 def segmenter(language: str) -> Callable[[str], list[str]]:
@@ -176,28 +168,14 @@ def _japanese() -> _Cut:
 @lru_cache(maxsize=1)
 def _thai() -> _Cut:
     """Return PyThaiNLP's newmm: longest match within its dictionary and between Thai character clusters."""
+    if "PYTHAINLP_READ_MODE" not in os.environ:
+        os.environ.setdefault("PYTHAINLP_READ_ONLY", "1")  # else it makes a folder for downloads in the user's home
     try:
-        with _no_thai_folder():
-            from pythainlp.tokenize.newmm import segment
+        from pythainlp.tokenize.newmm import segment
     except ImportError as error:
         raise missing_extra("pythainlp", "languages") from error
-    segment("ไทย")  # reads the dictionary
     cut: _Cut = segment
     return cut
-
-
-@contextmanager
-def _no_thai_folder() -> Iterator[None]:
-    """Keep PyThaiNLP from making a folder in the user's home, which only its downloads need."""
-    names = ("PYTHAINLP_READ_ONLY", "PYTHAINLP_READ_MODE")  # it refuses both at once
-    if any(name in os.environ for name in names):
-        yield
-        return
-    os.environ[names[0]] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[names[0]]
 
 
 def _known_scripts(language: str) -> tuple[str, ...]:
@@ -210,27 +188,3 @@ def _code(language: object) -> str:
     match = _CODE.fullmatch(language) if isinstance(language, str) else None
     code = match[1].lower() if match else ""
     return _LONG_CODES.get(code, code)
-
-
-def _unsegmentable(language: str, corpus: Corpus, script: str, piece: str) -> str:
-    """Return the message for text in a script that is not cut into words, such as `piece`."""
-    where = f" ({corpus})" if is_path(corpus) else ""
-    special = {"CJK": "Chinese characters", "HIRAGANA": "kana", "KATAKANA": "kana", "MYANMAR": "Burmese script"}
-    name = special.get(script, f"{script.capitalize()} script")
-    right = [code for code in ("zh", "ja", "th") if script in _SEGMENTED[code]]
-    hints = [f"give its own code ({' or '.join(right)})"] if right else []
-    if _known_scripts(language):
-        rule = f"which the segmenter of {language!r} does not know"
-    else:
-        rule = f"without spaces between words, and {language!r} is cut at spaces"
-        hints.append("put spaces between its words")
-    hint = f"; {', or '.join(hints)}" if hints else ""
-    return f"the text of {language!r}{where} is mostly in {name}, {rule}: it would have words such as {piece}{hint}"
-
-
-@lru_cache(maxsize=65_536)
-def _script(word: str) -> str:
-    """Return the script of the first character in `word` that is of one without spaces, else an empty string."""
-    run = unspaced_run.search(word)
-    first = character_name(run[0][0], "").partition(" ")[0].partition("-")[0] if run else ""
-    return first if first in _MAX_MEAN_WORD_CHARS else "CJK" if run else ""

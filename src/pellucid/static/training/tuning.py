@@ -9,20 +9,15 @@ table serves both.
 `tune_on_pairs` raises the cosine of a sentence with its translation above those with the others of the batch, in both
 directions (sections 1.1 and 3.3); a batch is of one language pair, drawn by its number of sentences.
 
-Both drive one `TableTrainer`. A sentence is the sum of its words' rows, so only the rows of a batch's words have a
-gradient and a step takes milliseconds; the published code of the paper updates the whole table at each step. The batch
-of a step depends on the seed and the step alone, so an interrupted run resumes from its last evaluation with the same
-result. The best table by the loss on held-out text is returned, at a root mean square of 1, which no cosine sees.
+A sentence is the sum of its words' rows, so only the rows of a batch's words have a gradient and a step takes
+milliseconds; the published code of the paper updates the whole table at each step. The best table by the loss on
+held-out text is returned, at a root mean square of 1, which no cosine sees.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +25,6 @@ import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
 from pellucid.errors import CorpusError, InputError, check_integer, check_numbers, check_seed
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 
@@ -121,7 +115,6 @@ def refine(
     settings: RefinementSettings,
     *,
     pairs: Sequence[PairBags] = (),
-    work: WorkFolder | None = None,
     show_progress_bar: bool = True,
     pooled: Pooled | None = None,
 ) -> Vectors:
@@ -134,16 +127,13 @@ def refine(
     splits = _split_pairs(pairs, settings) if pairs else []
     teacher, embedded = torch.from_numpy(np.ascontiguousarray(teacher_vectors)), pooled or sums
     single = len(pairs)  # the number before the sentences of a batch: of its set of pairs, or this
+    groups, trained = _neighbourhoods(teacher_vectors, train, settings), [part for _, part in splits]
 
     def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
-        kind, chosen = int(batch[0]), batch[1:]
-        if kind == single:
-            return similarity_loss(embedded(words, bags, chosen), teacher[chosen].float(), settings.temperature)
-        first, second = (embedded(words, side, chosen) for side in (pairs[kind].first, pairs[kind].second))
-        return translation_loss(first, second, settings.pair_temperature)
-
-    trainer = TableTrainer(vectors / scale_of(vectors), loss, settings, work, {"trained on": bags, **_sides(pairs)})
-    groups, trained = _neighbourhoods(teacher_vectors, train, settings), [part for _, part in splits]
+        if int(batch[0]) < single:
+            return _pair_loss(words, pairs, batch, settings.pair_temperature, embedded)
+        chosen = batch[1:]
+        return similarity_loss(embedded(words, bags, chosen), teacher[chosen].float(), settings.temperature)
 
     def draw(step: int) -> Batch:
         if trained and np.random.default_rng([settings.seed, step, 1]).random() < settings.pair_share:
@@ -154,134 +144,78 @@ def refine(
         _numbered(n, part) for n, (dev, _) in enumerate([*splits, (held_out, train)]) for part in _batches(dev)
     ]
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
-        return trainer.run(draw, held_out_batches, progress)
+        return train_table(vectors, loss, draw, held_out_batches, settings, progress)
 
 
 def tune_on_pairs(
-    vectors: Vectors,
-    pairs: Sequence[PairBags],
-    settings: TuningSettings,
-    *,
-    work: WorkFolder | None = None,
-    show_progress_bar: bool = True,
+    vectors: Vectors, pairs: Sequence[PairBags], settings: TuningSettings, *, show_progress_bar: bool = True
 ) -> Vectors:
     """Return `vectors` [words, d] after two-way contrastive tuning on translations, at a root mean square of 1."""
     if not settings.steps:
         return vectors
     splits = _split_pairs(pairs, settings)
-    table = vectors / scale_of(vectors)
-
-    def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
-        pair, sentences = pairs[int(batch[0])], batch[1:]
-        first, second = (sums(words, side, sentences) for side in (pair.first, pair.second))
-        return translation_loss(first, second, settings.temperature)
-
-    trainer = TableTrainer(table, loss, settings, work, _sides(pairs))
     trained = [train for _, train in splits]
     held_out = [_numbered(n, part) for n, (dev, _) in enumerate(splits) for part in _batches(dev)]
+
+    def loss(words: torch.nn.EmbeddingBag, batch: Batch) -> torch.Tensor:
+        return _pair_loss(words, pairs, batch, settings.temperature, sums)
+
     with Progress("aligning translations", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
-        return trainer.run(lambda step: _draw_pairs(trained, settings, step), held_out, progress)
-
-
-class TableTrainer:
-    """Trains a table on batches of sentences and keeps the best table so far."""
-
-    def __init__(
-        self,
-        table: Vectors,
-        loss: Loss,
-        settings: TuningSettings,
-        work: WorkFolder | None,
-        sentences: Mapping[str, Bags],
-    ) -> None:
-        """Take the table [words, d] as it is at first, or as `work` has it, and the sentences to train on by name."""
-        import torch
-
-        self.loss, self.settings, self.work = loss, settings, work
-        self.words = torch.nn.EmbeddingBag.from_pretrained(
-            torch.from_numpy(np.array(table, np.float32)),
-            freeze=False,
-            mode="sum",
-            sparse=True,
-            include_last_offset=True,
+        return train_table(
+            vectors, loss, lambda step: _draw_pairs(trained, settings, step), held_out, settings, progress
         )
-        self.optimiser = torch.optim.SparseAdam(list(self.words.parameters()), lr=settings.learning_rate)
-        self.step, self.evaluations_without_gain = 0, 0
-        self.best, self.best_loss = np.array(table, np.float32), float("inf")
-        if work is None:
-            return
-        bags = {f"sentences {name}": array_digest(bag.rows, bag.offsets) for name, bag in sentences.items()}
-        work.bind_settings({**asdict(settings), "table": array_digest(self.best), **bags})
-        if "table" in work:
-            tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
-            with torch.no_grad():
-                self.words.weight.copy_(tensors["words"])
-            self.best = tensors["best"].numpy()
-            self.step, self.best_loss = work.metadata["step"], work.metadata["best_loss"]
-            self.evaluations_without_gain = work.metadata["without_gain"]
-            moments = {name: tensors[name] for name in ("exp_avg", "exp_avg_sq")}
-            self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
 
-    def run(self, draw: Callable[[int], Batch], held_out: Sequence[Batch], progress: Progress) -> Vectors:
-        """Train to the last step, or until evaluations stop getting better, and return the best table."""
-        # `draw` returns the batch of a numbered step, the same at every call; tables are compared on `held_out`.
-        progress.advance(self.step)
-        if not self.step:
-            self.evaluate(held_out)  # the table as it is may be the best
-        while self.step < self.settings.steps and self.evaluations_without_gain < self.settings.patience:
-            self.train_on(draw(self.step))
-            if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
-                self.evaluate(held_out)
-            progress.advance(1, note=f"loss {self.best_loss:.4f}")
-        return self.best
 
-    def train_on(self, batch: Batch) -> None:
-        """Take one step; the learning rate falls linearly to zero."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.settings.learning_rate * (1 - self.step / self.settings.steps)
-        self.optimiser.zero_grad()
-        self.loss(self.words, batch).backward()
-        gradient = self.words.weight.grad.coalesce()
-        norm = float(gradient.values().norm())
-        if norm > _CLIP:
-            gradient.values().mul_(_CLIP / norm)
-        self.words.weight.grad = gradient
-        self.optimiser.step()
-        self.step += 1
+def train_table(
+    vectors: Vectors,
+    loss: Loss,
+    draw: Callable[[int], Batch],
+    held_out: Sequence[Batch],
+    settings: TuningSettings,
+    progress: Progress,
+) -> Vectors:
+    """Train a table at a root mean square of 1 on the batches that `draw` returns; return the best on `held_out`."""
+    import torch
 
-    def evaluate(self, batches: Sequence[Batch]) -> None:
-        """Measure the mean loss of held-out batches, keep the table if it is the best, and save the state."""
-        import torch
-
+    def held_out_loss() -> float:
         with torch.no_grad():
-            loss = float(np.mean([self.loss(self.words, batch).item() for batch in batches]))
-        self.evaluations_without_gain += 1
-        if loss < self.best_loss:
-            self.best_loss, self.evaluations_without_gain = loss, 0
-            self.best = self.words.weight.detach().numpy().copy()
-        if self.work is not None and self.step:
-            state = self.optimiser.state[self.words.weight]
-            moments = {name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")}
-            self.work.save("table", {"words": self.words.weight.detach().numpy(), "best": self.best, **moments})
-            state_numbers = {
-                "step": self.step,
-                "best_loss": self.best_loss,
-                "without_gain": self.evaluations_without_gain,
-            }
-            self.work.commit(state_numbers)
+            return float(np.mean([loss(words, batch).item() for batch in held_out]))
+
+    best = np.array(vectors / scale_of(vectors), np.float32)
+    words = torch.nn.EmbeddingBag.from_pretrained(
+        torch.from_numpy(best.copy()), freeze=False, mode="sum", sparse=True, include_last_offset=True
+    )
+    optimiser = torch.optim.SparseAdam(list(words.parameters()), lr=settings.learning_rate)
+    rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1 - step / settings.steps)
+    best_loss, evaluations_without_gain = held_out_loss(), 0  # the table as it is may be the best
+    for step in range(1, settings.steps + 1):
+        optimiser.zero_grad()
+        loss(words, draw(step - 1)).backward()
+        gradient = words.weight.grad.coalesce()
+        gradient.values().mul_(min(1.0, _CLIP / max(float(gradient.values().norm()), 1e-12)))
+        words.weight.grad = gradient
+        optimiser.step()
+        rate.step()
+        if step % settings.evaluate_every == 0 or step == settings.steps:
+            current_loss = held_out_loss()
+            evaluations_without_gain += 1
+            if current_loss < best_loss:
+                best_loss, evaluations_without_gain = current_loss, 0
+                best = words.weight.detach().numpy().copy()
+        progress.advance(1, note=f"loss {best_loss:.4f}")
+        if evaluations_without_gain == settings.patience:
+            break
+    return best
 
 
-@contextmanager
-def tuning_folder(
-    work_dir: Path | None, settings: TuningSettings, extra_settings: Mapping[str, Any] | None = None
-) -> Iterator[WorkFolder | None]:
-    """Open the folder in `work_dir` for the state of a training run: one folder for each choice of settings."""
-    if work_dir is None:
-        yield None
-        return
-    settings_json = json.dumps({"settings": asdict(settings), **(extra_settings or {})}, sort_keys=True, default=str)
-    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(settings_json.encode()).hexdigest()[:12]}") as work:
-        yield work
+def _pair_loss(
+    words: torch.nn.EmbeddingBag, pairs: Sequence[PairBags], batch: Batch, temperature: float, embedded: Pooled
+) -> torch.Tensor:
+    """Return the loss of a batch of one set of pairs, whose number it begins with."""
+    pair = pairs[int(batch[0])]
+    return translation_loss(
+        embedded(words, pair.first, batch[1:]), embedded(words, pair.second, batch[1:]), temperature
+    )
 
 
 def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -357,11 +291,6 @@ def _draw_pairs(trained: Sequence[Batch], settings: TuningSettings, step: int, p
     return _numbered(pair, generator.choice(trained[pair], settings.batch_size, replace=False))
 
 
-def _sides(pairs: Sequence[PairBags]) -> dict[str, Bags]:
-    """Return both sides of each set by name."""
-    return {f"{pair.name} {n}": side for pair in pairs for n, side in enumerate((pair.first, pair.second), 1)}
-
-
 def _split_pairs(pairs: Sequence[PairBags], settings: TuningSettings) -> list[tuple[Batch, Batch]]:
     """Return for each set the numbers of the held-out pairs and of those trained on, after checking them."""
     names = [pair.name for pair in pairs]
@@ -405,11 +334,3 @@ def _shares(groups: Sequence[Batch], power: float = 1.0) -> npt.NDArray[np.float
 def _numbered(pair: int, sentences: Batch) -> Batch:
     """Return a batch: the number of the language pair, then those of the sentences."""
     return np.concatenate([[pair], sentences])
-
-
-def array_digest(*arrays: npt.NDArray[Any]) -> str:
-    """Return a hash of the contents of some arrays."""
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
