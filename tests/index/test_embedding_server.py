@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import gzip
 import json
 import pickle
-import socket
 import threading
 import time
 import traceback
@@ -16,8 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pellucid
 from pellucid import load
@@ -94,14 +88,11 @@ def test_texts_go_in_batches_and_come_back_in_order(served):
     assert pickle.loads(pickle.dumps(model)).address == f"small at {served.url}/"
 
 
-def test_dimension_roles_and_base64(served):
+def test_dimension_and_roles(served):
     model = EmbeddingServer(served.url, "m", dimension=2, roles={"query": {"input_type": "query"}})
     assert model.encode_query(["a"]).shape == model.encode_document(["a"]).shape == (1, 2)
     assert [body.get("input_type") for _, body in served.asked] == ["query", None]
     assert served.asked[0][1]["dimensions"] == 2
-    packed = base64.b64encode(np.float32([1, 2]).tobytes()).decode()
-    served.change = lambda body, answer: {"data": [{"embedding": packed}]}
-    assert model(["a"]).tolist() == [[1, 2]]
 
 
 def test_the_key_is_read_from_the_environment_and_told_nobody_else(served, monkeypatch, tmp_path):
@@ -122,9 +113,9 @@ def test_the_key_is_read_from_the_environment_and_told_nobody_else(served, monke
 def test_what_passes_is_tried_again(served):
     pauses = []
     embedding_server.time.sleep = pauses.append
-    served.answers = [(429, {"Retry-After": "3"}, "slow down"), (503, {"Retry-After": "1e9"}, "")]
+    served.answers = [(429, {"Retry-After": "3"}, "slow down"), (503, {"Retry-After": "1000000"}, "")]
     assert EmbeddingServer(served.url, "m")(["a"]).tolist() == [vector("a")]
-    served.answers = [(500, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, ""), (502, {}, "")]
+    served.answers = [(500, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, ""), (502, {}, "")]  # a date says nothing
     EmbeddingServer(served.url, "m")(["a"])
     assert pauses == [3.0, 20.0, 0.5, 1.0] and len(served.asked) == 6
     served.answers = [(503, {}, "nothing today")] * 4
@@ -141,9 +132,9 @@ def test_another_width_is_refused(served):
     model = EmbeddingServer(served.url, "m")
     model(["a"])
     served.answers = [(200, {}, '{"data": [{"embedding": [1, 2]}]}')]
-    with pytest.raises(EngineError, match="gives 2 dimensions, and 4"):
+    with pytest.raises(EngineError, match=r"of the shape \(1, 2\); 4 dimensions"):
         model(["a"])
-    with pytest.raises(EngineError, match="gives 4 dimensions, and 7"):
+    with pytest.raises(EngineError, match=r"of the shape \(1, 4\); 7 dimensions"):
         served.change = lambda body, answer: {"data": [{"embedding": [1, 2, 3, 4]}]}
         EmbeddingServer(served.url, "m", dimension=7)(["a"])
 
@@ -153,12 +144,12 @@ def test_a_server_that_is_not_there_is_slow_or_endless(served, monkeypatch):
         EmbeddingServer("http://127.0.0.1:1/v1", "m")(["a"])
     monkeypatch.setattr(embedding_server, "MAX_ANSWER_BYTES", 1 << 20)
     served.answers = [(200, {}, " " * (2 << 20))]
-    with pytest.raises(EngineError, match="longer than 1 MB"):
+    with pytest.raises(EngineError, match="more than 1 MB"):
         EmbeddingServer(served.url, "m")(["a"])
     real = time.perf_counter
     served.change = lambda body, answer: threading.Event().wait(0.3) or answer
     begun = real()
-    with pytest.raises(EngineError, match=r"cannot be reached in time: no complete answer within 0\.05 seconds"):
+    with pytest.raises(EngineError, match=r"cannot be reached: .*time"):
         EmbeddingServer(served.url, "m", timeout=0.05)(["a"])
     assert real() - begun < 2
 
@@ -197,261 +188,58 @@ def test_settings_that_cannot_be_are_refused(settings, said):
 
 KEY = "sk-very-secret-0123456789"
 ROW = {"index": 0, "embedding": [1.0, 0.5]}
-STATUS_LINES = {200: "OK", 204: "No Content", 307: "Temporary Redirect", 400: "No", 429: "Busy", 503: "Away"}
 
 
-def sent(body, status=200, **headers):
-    """Return an HTTP answer as bytes; a list is the items of an answer's "data"."""
-    if isinstance(body, list):
-        body = json.dumps({"data": body})
-    raw = body if isinstance(body, bytes) else body.encode()
-    headers = {"Content-Length": len(raw), "Connection": "close"} | {k.replace("_", "-"): v for k, v in headers.items()}
-    lines = [f"HTTP/1.1 {status} {STATUS_LINES[status]}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + raw
-
-
-def embedding(value):
-    return sent(f'{{"data": [{{"index": 0, "embedding": {value}}}]}}')
-
-
-def items_in_chunks(*chunks):
-    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(chunks)
-
-
-def drip(head, forever):
-    """Return what sends `head`, and then a piece every 20 ms for ever."""
-    return lambda connection: (
-        connection.sendall(head) or [connection.sendall(forever) or time.sleep(0.02) for _ in range(500)]
-    )
-
-
-MISBEHAVIOURS = {
-    "nothing": b"",
-    "another protocol": b"SSH-2.0-OpenSSH_9.9\r\n",
-    "the head alone": b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n",
-    "less than announced": sent([ROW], Content_Length=500),
-    "a negative length": sent([ROW], Content_Length=-1),
-    "a length of letters": sent([ROW], Content_Length="many"),
-    "two lengths": sent([ROW], content_length=3),
-    "a chunk of no length": items_in_chunks(b"zz\r\nabc"),
-    "a broken chunk": items_in_chunks(b"5\r\nab"),
-    "a chunk of 2^64 bytes": items_in_chunks(b"f" * 17 + b"\r\nab"),
-    "1,000 headers": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000 + b"\r\n",
-    "a header without end": b"HTTP/1.1 200 OK\r\nx: " + b"a" * 300_000,
-    "no content": sent("", 204),
-    "a header drips": drip(b"HTTP/1.1 200 OK\r\nx: ", b"a"),
-    "a body drips": drip(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b" "),
-    "a chunk drips": drip(items_in_chunks(b"5;"), b"a"),
-    "an error drips": drip(b"HTTP/1.1 400 No\r\nContent-Length: 60000\r\n\r\n", b" "),
-    "100 for ever": drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "a silent connection": lambda connection: time.sleep(2),
-    "a redirect without an address": sent("", 307),
-    "no gzip": sent(b"\x1f\x8b\x08junk", Content_Encoding="gzip"),
-    "half a gzip": sent(gzip.compress(json.dumps({"data": [ROW] * 99}).encode())[:40], Content_Encoding="gzip"),
-    "a gzip bomb": sent(gzip.compress(b" " * (40 << 20)), Content_Encoding="gzip"),
-    "gzip in gzip": sent(gzip.compress(gzip.compress(b"[" * 9999)), Content_Encoding="gzip, gzip"),
-    "too much": sent(b" " * (3 << 20)),
-    "Retry-After NaN": sent("", 429, Retry_After="nan"),
-    "Retry-After negative": sent("", 503, Retry_After="-inf"),
-    "Retry-After huge": sent("", 429, Retry_After="9" * 400),
-    "Retry-After a date": sent("", 429, Retry_After="Wed, 21 Oct 2099 07:28:00 GMT"),
-    "Retry-After no date": sent("", 429, Retry_After="Wed, 99 Foo 99999 99:99:99 GMT"),
-    "a page": sent("<!DOCTYPE html><html><title>Sign in</title>" + "<" * 9999),
-    "a page of an error": sent("<html><body><h1>502 Bad Gateway</h1>", 503),
-    "an error object": sent('{"error": {"message": "the model is loading"}}'),
-    "nested error objects": sent('{"error": ' * 900 + "1" + "}" * 900),
-    "an error with 400": sent('{"error": {"message": "no such model"}}', 400),
-    "escapes of a terminal": sent("\x1b[2J\x1b]0;owned\x07", 400),
-    "deep nesting": sent('{"data":' + "[" * 90_000),
-    "no text": sent(b"\xff\xfe"),
-    "a list": sent("[]"),
-    "no data": sent("{}"),
-    "null": sent("null"),
-    "data is null": sent('{"data": null}'),
-    "data is an object": sent('{"data": {"0": [1, 2]}}'),
-    "empty data": sent([]),
-    "an item too many": sent([ROW, {**ROW, "index": 1}]),
-    "an item is a list": sent([[1.0, 0.5]]),
-    "an item without embedding": sent([{"index": 0}]),
-    "index false": sent([{**ROW, "index": False}]),
-    "index null": sent([{**ROW, "index": None}]),
-    "index 0.0": sent([{**ROW, "index": 0.0}]),
-    "index '0'": sent([{**ROW, "index": "0"}]),
-    "index -1": sent([{**ROW, "index": -1}]),
-    "index 1": sent([{**ROW, "index": 1}]),
-    "index huge": sent([{**ROW, "index": 10**300}]),
-    "index a list": sent([{**ROW, "index": [0]}]),
-    "NaN": embedding("[NaN, 1]"),
-    "infinity": embedding("[-Infinity, 1]"),
-    "beyond float32": embedding("[1e39, 1]"),
-    "beyond float64": embedding("[1e999, 1]"),
-    "400 digits": embedding(f"[{'9' * 400}, 1]"),
-    "5,000 digits": embedding(f"[{'9' * 5000}, 1]"),
-    "truth values": embedding("[true, false]"),
-    "nulls": embedding("[null, 1]"),
-    "strings": embedding('["1", "2"]'),
-    "rows in a row": embedding("[[1, 2]]"),
-    "ragged rows": embedding("[[1], [1, 2]]"),
-    "a number": embedding("3"),
-    "no number": embedding("[]"),
-    "empty base64": embedding('""'),
-    "base64 of 6 bytes": embedding('"AACAPwAA"'),
-    "no base64": embedding('"####"'),
-    "base64 of NaN": embedding('"AADAfwAAgD8="'),
-    "the key in an answer": sent(f'{{"oops": "Bearer {KEY}"}}'),
-    "the key in an error": sent(f'{{"error": {{"message": "wrong key {KEY[:14]}"}}}}', 400),
-    "the key in a page": sent(f"<html>{KEY}", 503),
-    "the key in a chunk": items_in_chunks(KEY.encode() + b"\r\n"),
-    "the key as its model": sent(json.dumps({"data": [ROW], "model": KEY})),
-}
-HARMLESS = {"two lengths", "the key as its model"}  # which may be read all the same
-
-
-@pytest.fixture(scope="module")
-def hostile():
-    """A server that takes a whole request and does what `act` says; the address, and a list with `act` in it."""
-    listener, acts = socket.create_server(("127.0.0.1", 0)), [b""]
-
-    def answer(connection, act):
-        with suppress(OSError), connection:
-            received = b""
-            while not received.endswith(b"}"):
-                received += connection.recv(65536)
-            connection.sendall(act) if isinstance(act, bytes) else act(connection)
-
-    def accept():
-        with suppress(OSError):
-            while True:
-                connection = listener.accept()[0]
-                threading.Thread(target=answer, args=(connection, acts[0]), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1", acts
-    listener.close()
-
-
-def said_with_locals(error):
-    """Return all that a crash report would show of an error: messages, causes, and the variables of the frames."""
-    found = traceback.TracebackException.from_exception(error, capture_locals=True)
-    assert found.__cause__ is found.__context__ is None
-    found.stack = traceback.StackSummary.from_list([f for f in found.stack if f.filename == embedding_server.__file__])
-    assert found.stack
-    return "".join(found.format())
-
-
-@pytest.mark.filterwarnings("ignore:.*check the name")
-@pytest.mark.parametrize("name", MISBEHAVIOURS)
-def test_whatever_a_server_does_there_are_vectors_or_an_error_in_time(hostile, monkeypatch, caplog, name):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", b"\xff", b"null", b"[]", b"7", b"{}", b"[" * 100_000, {"data": None}, {"data": [7]}, {"data": {"a": 1}},
+        {"data": []}, {"data": [ROW, ROW]}, {"data": [ROW, {"index": 5, "embedding": [1, 2]}]},
+        {"data": [ROW, {"index": True, "embedding": [1, 2]}, ROW]}, {"data": [{"index": 0}, ROW]},
+        {"data": [{"index": 1, "embedding": [1]}, ROW]}, {"data": [{"index": 1, "embedding": []}, ROW]},
+        {"data": [{"index": 1, "embedding": "AAAA"}, ROW]}, {"data": [{"index": 1, "embedding": [[1, 2]]}, ROW]},
+        {"data": [{"index": 1, "embedding": [float("nan"), 1]}, ROW]},
+        {"data": [{"index": 1, "embedding": [1e39, 1]}, ROW]},
+        {"data": [{"index": 1, "embedding": [10**400, 1]}, ROW]}, {"data": [{"index": "1", "embedding": [1, 2]}, ROW]},
+        {"error": {"message": f"no {KEY}"}}, f"<html>{KEY}</html>".encode(),
+    ],
+    ids=range(25),
+)  # fmt: skip
+def test_an_answer_that_is_no_vectors_is_an_error_without_the_key(served, monkeypatch, answer):
     monkeypatch.setenv("MY_KEY", KEY)
-    caplog.set_level("INFO")
-    url, acts = hostile
-    acts[0] = MISBEHAVIOURS[name]
-    model = EmbeddingServer(url, "m", key="MY_KEY", timeout=0.3)
-    model._width = 2
-    begun, shown = time.perf_counter(), ""
-    try:
-        try:
-            assert model(["hello"]).tolist() == [ROW["embedding"]] and name in HARMLESS
-        finally:
-            seconds = time.perf_counter() - begun  # of the model: writing the traceback takes longer
-    except EngineError as error:
-        assert name not in HARMLESS or "length" in name
-        assert str(error).startswith(f"m at {url} ") and str(error).isprintable() and len(str(error)) < 800
-        shown = said_with_locals(error)
-    assert seconds < 5
-    for text in (shown, caplog.text, repr(model), str(vars(model))):
-        assert not any(KEY[start : start + 8] in text for start in range(len(KEY) - 7))
-
-
-def test_the_message_says_what_the_server_said(hostile):
-    url, acts = hostile
-    for name, message in {
-        "an error object": "answered with an error: the model is loading",
-        "an error with 400": "answered 400: no such model",
-        "a page of an error": r"answered 503: \(an HTML page\) 502 Bad Gateway; another try",
-        "a page": r"is the url right, without '/embeddings'\?: \(an HTML page\) Sign in",
-        "an error drips": "answered 400",
-        "a gzip bomb": "longer than 2 MB; take a smaller batch_size",
-        "Retry-After a date": "another try in 20 s is beyond the timeout of 0.3 s",
-        "index false": "'index' are not the numbers from 0 to 0",
-    }.items():
-        acts[0] = MISBEHAVIOURS[name]
-        with pytest.raises(EngineError, match=message):
-            EmbeddingServer(url, "m", timeout=0.3)(["hello"])
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.just(10**400),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["index", "embedding", "x"]), inner),
-    max_leaves=6,
-)
-embeddings = st.lists(st.floats(width=32), min_size=2, max_size=2) | json_values
-items = st.fixed_dictionaries({"embedding": embeddings}, optional={"index": st.integers(-1, 3) | json_values})
-
-
-@given(st.lists(items | json_values, max_size=3) | json_values, st.integers(1, 3))
-def test_an_answer_is_what_it_says_or_refused(data, count):
-    """Whatever "data" holds, what comes back are its embeddings in the order of "index", and every number is finite."""
-    model = EmbeddingServer("http://127.0.0.1:1/v1", "m")
-    model._send = lambda *request: embedding_server._Answer(200, json.dumps({"data": data}).encode())
-    try:
-        rows = model(["text"] * count)
-    except EngineError:
-        return
-    order = sorted(data, key=lambda item: item.get("index", 0))
-    assert rows.dtype == np.float32 and rows.shape[0] == count == len(data) and np.isfinite(rows).all()
-    for row, item in zip(rows, order):
-        if isinstance(item["embedding"], list):
-            np.testing.assert_array_equal(row, np.array(item["embedding"], np.float32))
+    served.answers = [(200, {}, answer if isinstance(answer, bytes) else json.dumps(answer))]
+    with pytest.raises(EngineError, match=r"m at http.* answered") as refused:
+        EmbeddingServer(served.url, "m", key="MY_KEY")(["a", "b"])
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(refused.value.__traceback__)][1:]
+    assert KEY not in str(refused.value) and "Bearer" not in repr(frames)
 
 
 def test_pauses_and_tries_end_with_the_timeout(served, monkeypatch):
-    monkeypatch.undo()
-    served.answers = [(503, {"Retry-After": "0.6"}, "")] * 9
-    begun = time.perf_counter()
-    with pytest.raises(EngineError, match=r"another try in 0\.6 s is beyond the timeout of 1 s"):
-        EmbeddingServer(served.url, "m", timeout=1)(["a"])
-    assert time.perf_counter() - begun < 3 and len(served.answers) == 7
+    pauses = []
+    monkeypatch.setattr(embedding_server.time, "sleep", pauses.append)
+    served.answers = [(503, {}, "away")] * 3
+    with pytest.raises(EngineError, match="answered 503: away"):
+        EmbeddingServer(served.url, "m", timeout=0.4)(["a"])
+    assert pauses == [] and len(served.answers) == 2
 
 
 def test_a_key_goes_to_no_other_address_and_only_as_a_header_can_hold_it(served, monkeypatch):
-    other = Served()
     monkeypatch.setenv("MY_KEY", KEY)
-    model = EmbeddingServer(served.url, "m", key="MY_KEY")
-    for status in (301, 302, 303, 307, 308):
+    other = Served()
+    for status in (301, 302, 307, 308):
         served.answers = [(status, {"Location": f"{other.url}/embeddings"}, "")]
         with pytest.raises(EngineError, match=f"answered {status}.*redirects are not followed"):
-            model(["a"])
-    assert other.asked == [] and len(served.asked) == 5
-    for key in ("sk\nX-Other: 1", "schl\u00fcssel", "sk\x7f"):
-        monkeypatch.setenv("MY_KEY", key)
-        with pytest.raises(
-            InputError, match="the environment variable MY_KEY holds what no HTTP header can"
-        ) as refused:
-            model(["a"])
-        assert key not in said_with_locals(refused.value)
+            EmbeddingServer(served.url, "m", key="MY_KEY")(["a"])
+    assert other.asked == []
+    other.server.shutdown()
+    monkeypatch.setenv("MY_KEY", "s\u00e9cret")
+    with pytest.raises(InputError, match="what no HTTP header can") as refused:
+        EmbeddingServer(served.url, "m", key="MY_KEY")(["a"])
+    assert "cret" not in str(refused.value)
     monkeypatch.delenv("MY_KEY")
-    served.answers = [(401, {}, "who are you?")]
-    with pytest.raises(EngineError, match="no key was sent: the environment variable MY_KEY"):
-        model(["a"])
-    assert "Authorization" not in served.headers[-1] and len(served.asked) == 6
-
-
-def test_a_server_may_answer_from_a_thread_with_an_event_loop_in_gzip_and_by_another_name(served):
-    model = EmbeddingServer(served.url, "m")
-
-    async def ask():
-        return model(["a"])
-
-    assert asyncio.run(ask()).tolist() == [vector("a")]
-    packed = gzip.compress(json.dumps({"data": [{"embedding": vector("a")}], "model": "m-001"}).encode())
-    served.answers = [(200, {"Content-Encoding": "gzip"}, packed)]
-    assert model(["a"]).tolist() == [vector("a")]
-    served.change = lambda body, answer: {**answer, "model": "m-002"}
-    with pytest.raises(EngineError, match="answered as model 'm-002', and before as 'm-001'"):
-        model(["a"])
-    with pytest.warns(UserWarning, match="answered as model 'm-002'; check the name"):
-        EmbeddingServer(served.url, "large")(["a"])
+    served.answers = [(401, {}, "who are you")]
+    with pytest.raises(EngineError, match=r"no key was sent.*MY_KEY"):
+        EmbeddingServer(served.url, "m", key="MY_KEY")(["a"])
 
 
 def test_one_text_alone_and_what_is_no_text_are_refused():
