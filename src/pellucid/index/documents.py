@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -132,7 +130,7 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
 
     One without an id is called by its content, so that adding it again replaces it.
     """
-    seen_ids = _SeenIds()
+    positions: dict[str, tuple[str, int]] = {}  # by id
     repeats: Counter[str] = Counter()
     for document_id, title, text, metadata, source_position in records:
         title, is_plain = title and well_formed(title), text.isascii()
@@ -143,7 +141,10 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
             repeats[document_id] += 1
             document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:
-            seen_ids.add(document_id, source_position)
+            if document_id in positions:
+                twice = " and ".join(f"{source} {n}" for source, n in (positions[document_id], source_position))
+                raise InputError(f"id {document_id!r:.80} is given twice: {twice}; give each document an id of its own")
+            positions[document_id] = source_position
         if is_plain and len(text) <= max_chars:
             ends: tuple[int, ...] = (len(text),)
         else:
@@ -155,33 +156,6 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
                 f"{MAX_PASSAGES:,} are possible. Divide it, or create the index with longer passages"
             )
         yield Document(0, document_id, title, text, metadata, ends)
-
-
-class _SeenIds:
-    """Where the ids so far were, in few bytes each."""
-
-    def __init__(self) -> None:
-        self._position_of: dict[str, int] = {}
-        self._numbers = array("q")
-        self._sources: list[tuple[int, str]] = []  # from which position on
-        self._source = ""
-
-    def add(self, document_id: str, source_position: tuple[str, int]) -> None:
-        """Take the id of the next document, which must be new, and where that is."""
-        source, number = source_position
-        position = len(self._numbers)
-        if source != self._source:
-            self._source = source
-            self._sources.append((position, source))
-        self._numbers.append(number)
-        first = self._position_of.setdefault(document_id, position)
-        if first != position:
-            positions = " and ".join(map(self._describe, (first, position)))
-            raise InputError(f"id {document_id!r:.80} is given twice: {positions}; give each document an id of its own")
-
-    def _describe(self, position: int) -> str:
-        source = self._sources[bisect_right(self._sources, position, key=lambda entry: entry[0]) - 1][1]
-        return f"{source} {self._numbers[position]}"
 
 
 def warn_left_out(left_out: Mapping[str, str], where: str) -> None:

@@ -176,10 +176,6 @@ class Segment:
             return row
         return int(self.ends[row - 1]) if row else 0
 
-    def size(self, row: int) -> int:
-        """Return the number of passages of a document."""
-        return int(self.ends[row]) - self.first_passage(row)
-
     def terms_in(self, passages: Integers) -> int:
         """Return the number of terms of some passages; 0 without BM25."""
         return int(self.lengths[passages].sum()) if self.has_bm25() else 0
