@@ -549,15 +549,6 @@ def test_documents_without_ids_are_added_once(tmp_path_factory, rows, more):
         assert Counter((document.text, str(document.metadata)) for document in index) == counts
 
 
-def test_a_document_that_was_changed_is_added_again_under_its_content(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        assert index.add(["apple", "pear"]) == 2
-        own = next(document.id for document in index if document.text == "pear")
-        index.update(own, text="car")
-        assert index.add(["apple", "pear"]) == 1 and {d.text for d in index} == {"apple", "pear"}
-        assert [hit.text for hit in index.search("pear", 1)] == ["pear"] and index.verify() == []
-
-
 def test_tables_are_metadata_and_no_texts(tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     columns = {"text": ["a loan", "a cat"], "n": [1, 2]}

@@ -349,14 +349,6 @@ class DocumentCollection:
         counter, count, sizes = TermCounter(self.snapshot().words.analyser), 0, list[tuple[int, int]]()
         new_ids = set[str]()  # that were given in the place of ids by content
         additions = Additions(self.snapshot(), counter, precomputed.names)
-
-        def commit() -> None:
-            nonlocal additions
-            due, additions = additions, Additions(self.snapshot(), counter, precomputed.names)
-            if due.documents:
-                self._store(due, precomputed.models)
-                sizes.append((len(due.documents), due.n_passages))
-
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             try:
                 for batch in batches(documents):
@@ -366,10 +358,12 @@ class DocumentCollection:
                         additions.add(unstored, rows)
                     count += len(batch)
                     progress.advance(len(batch))
-                    if additions.is_due:
-                        commit()
+                    if additions.is_due:  # what a disk refuses is not tried again
+                        due, additions = additions, Additions(self.snapshot(), counter, precomputed.names)
+                        sizes.append(self._store(due, precomputed.models))
             finally:  # after an error or an interrupt, too: the blocks before it are whole
-                commit()
+                if additions.documents:
+                    sizes.append(self._store(additions, precomputed.models))
             precomputed.check(count, "; these were stored")
             if len(sizes) > 1:
                 with self._exclusive_writer() as writer:
@@ -401,12 +395,13 @@ class DocumentCollection:
         commit = self.snapshot().commit
         return {id: commit.segments[segment].document(row) for id, (segment, row) in commit.rows_for(ids).items()}
 
-    def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> None:
-        """Make documents visible, which replace those of the same ids, all or none."""
+    def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> tuple[int, int]:
+        """Make documents visible, which replace those of the same ids, all or none; return how many, and passages."""
         with self._exclusive_writer() as writer:
             additions.use_models(models_before, self._snapshot.models)
             replaced = list(writer.commit.rows_for([document.id for document in additions.documents]).values())
             replace_documents(writer, self._snapshot, additions, replaced)
+        return len(additions.documents), additions.n_passages
 
     def update(
         self,
