@@ -142,10 +142,10 @@ def _dated_texts(source: str, date: str | None, date_format: str | None, file_op
 
         with Index.open(source, read_only=True) as index:
             if date is not None:
-                check_field(index.snapshot().commit, date)
+                date = check_field(index.snapshot().commit, date)
             documents = list(index)
         texts, ids = [document.titled_text.strip() for document in documents], [document.id for document in documents]
-        dates = [document.metadata.get(date) for document in documents]
+        dates = [] if date is None else [document.metadata.get(date) for document in documents]
         return _DatedTexts(texts, None if date is None else _days(date, dates, date_format, ids), ids)
     if date is None:
         return _DatedTexts(list(read(source, file_options)), None, None)

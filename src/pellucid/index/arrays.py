@@ -341,7 +341,8 @@ def _columns(metadata: Sequence[Mapping[str, Any]], fields: Fields) -> Tensors:
 
 def _are_words(columns: Integers) -> Mask:
     """Return which columns hold the numbers of words."""
-    return columns % COLUMNS_PER_FIELD != COLUMN_KINDS.index("n")
+    are_words: Mask = columns % COLUMNS_PER_FIELD != COLUMN_KINDS.index("n")
+    return are_words
 
 
 def _dictionary(words: Iterable[str]) -> Tensors:

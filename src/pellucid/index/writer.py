@@ -206,9 +206,13 @@ class Writer:
         with suppress(OSError, IndexFolderError):  # the commit is made; the next one tries again
             used = {file.name for file in read_state(self.folder).files()}
             for path in (self.folder / "segments").iterdir():
-                if path.name not in used:
-                    with suppress(OSError):  # open elsewhere, on Windows
-                        path.unlink()
+                if path.name in used:
+                    continue
+                if path.is_dir() and not path.is_symlink():  # what a killed writer left
+                    shutil.rmtree(path, ignore_errors=True)
+                    continue
+                with suppress(OSError):  # open elsewhere, on Windows
+                    path.unlink()
 
 
 def _describe_file(path: Path) -> File:

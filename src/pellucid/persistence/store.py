@@ -254,8 +254,9 @@ def _locked_file(path: Path, patience: float, *, is_removed: bool = False) -> It
         yield lock
     finally:
         if lock.is_ours:
-            if is_removed and os.name == "posix":  # before the next one may have it
-                path.unlink(missing_ok=True)
+            with suppress(OSError):  # what was written is in place
+                if is_removed and os.name == "posix":  # before the next one may have it
+                    path.unlink()
             file_lock.release()
             if is_removed and os.name != "posix":  # Windows removes no file that a process has open
                 with suppress(OSError):
