@@ -1,4 +1,4 @@
-"""LangChain's own tests of embeddings and retrievers, for models of a dense and of a sparse family and for an index."""
+"""LangChain's own tests of embeddings and retrievers."""
 
 from __future__ import annotations
 
@@ -20,31 +20,16 @@ pytestmark = [
 
 
 class _Embeddings:
-    name = "static-en"
-
-    @property
-    def embeddings_class(self):
-        return PellucidEmbeddings
-
-    @property
-    def embedding_model_params(self):
-        return {"model": self.name}
+    embeddings_class = PellucidEmbeddings
+    embedding_model_params = {"model": "static-en"}  # noqa: RUF012 - their tests ask for attributes
 
 
-class TestDenseUnits(_Embeddings, EmbeddingsUnitTests):
+class TestUnits(_Embeddings, EmbeddingsUnitTests):
     pass
 
 
-class TestDense(_Embeddings, EmbeddingsIntegrationTests):
+class TestStore(_Embeddings, EmbeddingsIntegrationTests):
     pass
-
-
-class TestSparseUnits(_Embeddings, EmbeddingsUnitTests):
-    name = "lexicon-en"
-
-
-class TestSparse(_Embeddings, EmbeddingsIntegrationTests):
-    name = "lexicon-en"
 
 
 class TestRetriever(RetrieversIntegrationTests):
