@@ -171,6 +171,13 @@ def test_slashes_at_the_end_and_wrong_routes_are_named(url: str) -> None:
             assert answer.startswith(b"HTTP/1.1 405") and b"allow: %s\r\n" % allowed in answer, answer
 
 
+@pytest.mark.parametrize("path", ["/search", "/explain", "/why", "/describe", "/documents"])
+def test_questions_are_smaller_than_corpora(url: str, path: str) -> None:
+    status, answer = ask(url, path, {"query": "a" * (2 << 20)})
+    assert status == 413 and "1,048,576 bytes" in answer["error"]
+    assert ask(url, "/embed", {"inputs": ["a" * 100_000] * 20})[0] == 200
+
+
 @pytest.mark.parametrize("length", ["-1", "1e3", "99999999999999999999", "0x10", ""])
 def test_odd_lengths_are_refused(url: str, length: str) -> None:
     head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\n"

@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pellucid.server.bodies import ApiError, error_answer
 from pellucid.server.service import ServerSettings
 
+_MAX_QUESTION_BYTES = 1 << 20  # of a body that holds no corpus; conditions of more take seconds to read
+_CORPUS_PATHS = ("/v1/embeddings", "/embed", "/rerank")
 _PORT = re.compile(rb":\d+$")
 
 
@@ -65,7 +67,7 @@ class Guard:
             return message
 
         with anyio.move_on_after(self.settings.timeout) as limit:
-            message = await self._read(receive)
+            message = await self._read(scope, receive)
             if message["type"] == "http.disconnect":
                 return
             if self._n_running >= self.settings.max_waiting:
@@ -80,9 +82,11 @@ class Guard:
         if limit.cancelled_caught and not has_begun:  # a client that is gone does not read it
             raise ApiError(504, f"no answer in {self.settings.timeout:g} seconds")
 
-    async def _read(self, receive: Receive) -> Message:
+    async def _read(self, scope: Scope, receive: Receive) -> Message:
         """Return the whole body of a request as one message, unless it is too large."""
         body, max_bytes = bytearray(), self.settings.max_body_bytes
+        if scope["path"] not in _CORPUS_PATHS:
+            max_bytes = min(max_bytes, _MAX_QUESTION_BYTES)
         while True:
             message = await receive()
             body += message.get("body", b"")
