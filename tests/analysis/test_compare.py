@@ -116,12 +116,6 @@ def test_what_cannot_be_compared_is_refused(options, complaint):
         compare(arguments.pop("models"), arguments.pop("pairs"), **arguments)
 
 
-def test_the_picture_has_every_pair():
-    found = compare([random_table(), random_table(seed=1)], [("t0", "t1"), ("t2", "t3")])
-    (points,) = found.plot().axes[0].collections
-    assert points.get_offsets().data.tolist() == [list(scores) for scores in found.scores]
-
-
 def test_a_ranking_has_reasons_and_says_why_one_stands_above_another(fruit):
     found = rank(fruit, "apple car", ["bicycle", "the pear", "quagga", "apple", "car"], top_k=3, reasons=1)
     assert [item.text for item in found.ranked] == ["apple", "the pear", "car"]
@@ -156,8 +150,7 @@ def test_what_cannot_be_ranked_is_refused(query, documents, options, complaint):
         rank(random_table(), query, documents, **options)
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")
-def test_no_text_or_name_can_steer_a_view(tmp_path):
+def test_no_text_or_name_can_steer_a_view():
     rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
     model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[5]])
     pairs = list(itertools.pairwise(HOSTILE))
@@ -165,4 +158,3 @@ def test_no_text_or_name_can_steer_a_view(tmp_path):
     assert found.changed
     check_views(found)
     check_views(rank(model, HOSTILE[0], HOSTILE))
-    found.plot().savefig(tmp_path / "plot.png", dpi=40)

@@ -98,11 +98,6 @@ def test_reports_go_to_the_screen_to_json_and_to_a_page(run, tmp_path, kind, arg
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_pictures_and_the_page_of_all_cards(run, tmp_path):
-    run("audit", "texts.txt", "-m", "fruit", "--plot", "audit.png")
-    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_an_edited_model_is_what_the_methods_make(run, fruit):
     run(*EDIT, "--without", "1", "--rename", "0=fruit", "--scale", "2=0.5")
     mine = pellucid.load("mine")

@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Spread, check_model, column_chunks, correlations, spread
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers, shown
-from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
 from pellucid.explain.views.report import Report
 from pellucid.text.function_words import content_words
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
 KINDS = ("dead", "duplicate", "crowded", "unclear")
 _SCORE_EPS = 0.01  # shares of a smaller mean score mean nothing
-_MAX_LABELS = 8  # points of the plot that get a label
 _STEM_CHARS = 5  # letters that words are compared by
 _N_STRONGEST_TEXTS = 10  # texts that the words of an anchor are looked for in
 
@@ -135,29 +129,6 @@ class Audit(Report):
             if finding.verdict == "duplicate" and len(group) > 1:
                 model = model.merge(*group)
         return model.without(*sorted(removed)) if removed else model
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: how often each dimension fires against the share it carries."""
-        title = f"{counted(len(self.measured), 'dimension')}, {self.texts:,} texts"
-        canvas = Canvas((7.2, 4.8), title, dark=dark)
-        across, down = "fires on, % of the texts", "carries, % of an embedding (dashed: even share)"
-        axes, colours = canvas.panel(across=across, down=down), canvas.colours
-        shades = {"": colours.faint, "dead": colours.ink, "duplicate": colours.lowers, "crowded": colours.adds}
-        shades["unclear"] = colours.ink
-        for verdict, colour in shades.items():
-            points = [m for m in self.measured if m.verdict.partition(",")[0] == verdict]
-            if points:
-                x, y = [100 * m.firing_rate for m in points], [100 * m.share for m in points]
-                size, alpha = (34, 0.9) if verdict else (16, 0.55)
-                label = f"{verdict or 'no finding'} ({len(points):,})"
-                axes.scatter(x, y, s=size, color=colour, alpha=alpha, linewidths=0, label=label, zorder=2)
-        for m in sorted((m for m in self.measured if m.verdict), key=lambda m: -m.share)[:_MAX_LABELS]:
-            xy = 100 * m.firing_rate, 100 * m.share
-            options: dict[str, Any] = {"fontsize": 7.5, "color": colours.ink, "parse_math": False}
-            axes.annotate(short_name(m.name, 32), xy, xytext=(5, 4), textcoords="offset points", **options)
-        axes.axhline(100 / len(self.measured), color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
-        canvas.legend(axes)
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Audit", counted(len(self.findings), "finding"), f"{self.family} model")

@@ -15,17 +15,13 @@ import numpy as np
 from pellucid.analysis.coordinates import Floats, guessed_words, spearman
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report, frame
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from pellucid.explain.explanation import Explanation
 
 _CHUNK_PAIRS = 4_096
-_MAX_PLOT_POINTS = 20_000  # of a picture
 _N_NAMED_GUESSES = 10  # words in a note
 _RANK_DECIMALS = 6  # of a score that count for its rank; the rest is rounding of float32
 
@@ -106,28 +102,6 @@ class Comparison(Report):
     changed: tuple[ChangedPair, ...]  # the pairs whose score changed most, with the rows that did
     # for each model the words that it has no vector of their own for, of pairs whose texts differ by them
     guessed: tuple[tuple[str, ...], ...]
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: each pair's score by the first model against the others'."""
-        scores = np.array(self.scores)[:: max(len(self.scores) // _MAX_PLOT_POINTS, 1)]
-        below = f"{counted(len(self.pairs), 'pair')} of texts; on the line nothing changed"
-        canvas = Canvas((5.4, 5.2), "Scores side by side", below, dark=dark)
-        several = len(self.names) > 2
-        down = "score by the others" if several else short_name(self.names[1])
-        axes, colours = canvas.panel(across=short_name(self.names[0]), down=down), canvas.colours
-        low, high = float(scores.min()), float(scores.max())
-        room = 0.04 * ((high - low) or 1.0)
-        ends = low - room, high + room
-        axes.plot(ends, ends, color=colours.ink, linewidth=0.8, zorder=1)
-        size, alpha = (14, 0.6) if len(scores) < 500 else (6, 0.35)
-        for index, label in enumerate(self.names[1:]):
-            colour = colours.series[index % len(colours.series)]
-            points = scores[:, 0], scores[:, index + 1]
-            axes.scatter(*points, s=size, alpha=alpha, color=colour, linewidths=0, label=short_name(label))
-        if several:
-            canvas.legend(axes)
-        axes.set(xlim=ends, ylim=ends, aspect="equal")
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Comparison", f"{len(self.names)} models", f"on {counted(len(self.pairs), 'pair')} of texts")

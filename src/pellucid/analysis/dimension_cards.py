@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from pellucid.analysis.coordinates import Example, Spread, check_model, correlat
 from pellucid.core.dimensions import Dimension, Which
 from pellucid.core.embedder import Embedder
 from pellucid.errors import check_integer
-from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import (
     AnyPart,
     Fold,
@@ -30,10 +29,6 @@ from pellucid.explain.views.parts import (
     signed,
 )
 from pellucid.explain.views.report import Report
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 MAX_EXAMPLES = 1000
 """Texts named in a card."""
@@ -79,21 +74,6 @@ class Card(Report):
     # the texts with the lowest coordinates below 0, lowest first; none where no coordinate is negative
     weakest: tuple[Example, ...]
     relatives: tuple[Relative, ...]  # the dimensions with the largest correlation in size
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: how the coordinate is distributed, strongly drawn where the dimension fires."""
-        below = f"fires on {percent(self.firing_rate)} of {counted(self.texts, 'text')}"
-        canvas = Canvas((6.4, 3.2), self.name, below, dark=dark)
-        across = "coordinate; beyond the dashed lines the dimension fires"
-        axes, colours = canvas.panel(across=across, down="texts"), canvas.colours
-        edges = np.array(self.edges)
-        middle, even = (edges[1:] + edges[:-1]) / 2, self.dimensions**-0.5
-        shades = [colours.adds if v > even else colours.lowers if v < -even else colours.faint for v in middle.tolist()]
-        axes.bar(middle, self.counts, width=np.diff(edges) * 0.94, color=shades)
-        for line in (-even, even):
-            if edges[0] < line < edges[-1]:
-                axes.axvline(line, color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading(f"Dimension {self.dimension}", self.name, f"{self.family} model")

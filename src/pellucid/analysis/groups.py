@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,19 +35,13 @@ from pellucid.analysis.coordinates import (
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.progress import check_cancelled
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import split_words
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
 _N_SHOWN_ROWS = 10  # rows in a view
-_MAX_BARS = 15  # of a picture
 _MAX_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
 _SMALL_GROUP_TEXTS = 10
 _DEVIATION_EPS = 1e-9  # a standard deviation below this is rounding
@@ -130,17 +124,6 @@ class Contrast(Report):
     def separation(self) -> float:
         """How much more alike two texts of the group are than one of them and one outside."""
         return self.within - self.between
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the largest parts of the separation as bars."""
-        shown = self.rows[:_MAX_BARS]
-        values = [row.part for row in shown]
-        below = f"these: {signed(sum(values), 4)} of the separation, {signed(self.separation, 4)}"
-        canvas = Canvas((7.4, 1.5 + 0.27 * len(values)), f"What sets apart {self.group}", below, dark=dark)
-        axes = canvas.panel(across="part of the separation")
-        canvas.bars(axes, values, [signed(value, 4) for value in values])
-        canvas.names(axes, [row.name for row in shown])
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         sizes = f"{counted(self.texts, 'text')} against {self.others:,}, {self.family} model"

@@ -279,9 +279,7 @@ def explain(
     than: Annotated[str | None, typer.Option(help="A third text: explain why B is closer to A.")] = None,
     reasons: Annotated[
         str | None,
-        typer.Option(
-            metavar="KIND", help="Of an encoder: words, sentences or measured. [default: words]"
-        ),
+        typer.Option(metavar="KIND", help="Of an encoder: words, sentences or measured. [default: words]"),
     ] = None,
     below: Annotated[float | None, typer.Option(help="Fewest words of B to remove to get below this.")] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,

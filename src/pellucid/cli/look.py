@@ -48,7 +48,6 @@ def audit(
     texts: _Texts = "-",
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
     model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
@@ -61,7 +60,7 @@ def audit(
     """
     from pellucid.analysis.auditing import audit as make
 
-    show(make(open_model(model), read(texts, file_options)), json, html, plot)
+    show(make(open_model(model), read(texts, file_options)), json, html)
 
 
 @commands.command()
@@ -70,7 +69,6 @@ def compare(
     models: ModelsOption,
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
 ) -> None:
     """Score the same pairs of texts with several models; show what differs, and why.
 
@@ -84,7 +82,7 @@ def compare(
     from pellucid.analysis.comparing import compare as make
 
     opened = {name: open_model(name) for name in dict.fromkeys(models)}
-    show(make(opened, list(tabbed_pairs(pairs))), json, html, plot)
+    show(make(opened, list(tabbed_pairs(pairs))), json, html)
 
 
 @commands.command()
