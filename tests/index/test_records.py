@@ -264,3 +264,47 @@ def test_a_pipe_of_a_table_is_read_once(tmp_path):
         records = list(read_documents(tmp_path / "p.tsv"))
     writer.join()
     assert [record[:4] for record in records] == [("1", "", '"a', {"n": 5}), ("2", "", 'b"', {"n": 6})]
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs links")
+def test_links_in_a_folder_are_left_out(tmp_path):
+    """Whatever they lead to, and over however many other links."""
+    notes, outside = tmp_path / "notes", tmp_path / "outside"
+    notes.mkdir(), outside.mkdir()
+    write(notes / "a.md", "here"), write(outside / "secret.md", "hunter2")
+    (notes / "file.md").symlink_to(outside / "secret.md")
+    (notes / "folder").symlink_to(outside)
+    (notes / "again.md").symlink_to(notes / "file.md")
+    (tmp_path / "link").symlink_to(notes)
+    for folder in (notes, tmp_path / "link"):
+        with pytest.warns(UserWarning, match="3 links are left out"):
+            assert [record.text for record in read_documents(folder)] == ["here"]
+
+
+def test_a_second_folder_with_the_same_names_says_what_it_replaces(tmp_path):
+    for name in ("alpha", "beta"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "README.md", f"of {name}"), write(tmp_path / name / "n.csv", f"text\n{name}\n")
+    with Index.create(tmp_path / "index", {}) as index:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.add_files([tmp_path / "alpha", tmp_path / "alpha/n.csv"])
+            index.add_files([tmp_path / "alpha", tmp_path / "alpha/n.csv"])
+        with pytest.warns(UserWarning, match=r"2 documents replaced others .*'README.md' by .*beta.README.md"):
+            index.add_files([tmp_path / "beta", tmp_path / "beta/n.csv"])
+        with pytest.raises(InputError, match=r"'README.md' is given twice: .*alpha.* and .*beta"):
+            index.add_files([tmp_path / "alpha", tmp_path / "beta"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.csv", 'id,text,day\n1,a,2024-01-02\n2,b,""\n3,c," "\n'),
+        ("x.tsv", 'id\ttext\tday\n1\ta "b" c\t2024-01-02\n2\tb\t""\n'),
+        ("x.jsonl", '{"id": 1, "text": "a", "day": "2024-01-02"}\n{"id": 2, "text": "a", "day": " "}\n'),
+    ],
+)
+def test_empty_cells_are_missing_in_a_field_of_dates(tmp_path, name, content):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add_files(write(tmp_path / name, content))
+        assert index.info()["fields"] == {"day": "date"}

@@ -334,7 +334,8 @@ Rows = Iterable[Sequence[Any]]
 """Rows of a table: strings, numbers, booleans, None, and lists of these."""
 
 _PARQUET_ROWS = 5_000  # of a row group
-_MAX_CELL_CHARS = 32_767  # of a workbook
+_MAX_CELL_UNITS = 32_767  # of a workbook, in UTF-16
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # characters that no workbook can hold
 _FIRST_YEAR = 1901  # of dates in a workbook: Excel knows none before 1900, whose leap day it gets wrong
 
 
@@ -347,8 +348,8 @@ def check_table(path: Path | None) -> None:
 def write_table(path: Path, columns: Columns, rows: Rows) -> None:
     """Write rows to a table one at a time, whole or not at all, and say so on stderr.
 
-    CSV has a byte order mark, so that Excel reads its UTF-8; there and in workbooks what a spreadsheet would take for a
-    formula gets an apostrophe before it.
+    CSV and TSV have a byte order mark, so that Excel reads their UTF-8; there and in workbooks what a spreadsheet would
+    take for a formula gets an apostrophe before it, which our reader takes away again.
 
     Raises:
         InputError: the name does not end in one of `TABLE_FORMATS`.
@@ -366,21 +367,27 @@ def write_table(path: Path, columns: Columns, rows: Rows) -> None:
     say(f"wrote {path}", err=True)
 
 
-def _cell(value: Any) -> Any:
-    """Return a value as a cell: lists as JSON, no formulas."""
-    from pellucid.core.dimensions import as_cell
+def cell(value: Any, *, is_workbook: bool = False) -> Any:
+    """Return a value as a cell of any table of cells: lists as JSON, no formulas, in a workbook what one can hold."""
+    from pellucid.text.delimited import as_cell
     from pellucid.text.unicode import well_formed
 
     value = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, tuple)) else value
-    return as_cell(well_formed(value)) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    text = well_formed(value)
+    if not is_workbook:
+        return as_cell(text)
+    text = as_cell(_NOT_XML.sub("", text))
+    return text.encode("utf-16-le")[: 2 * _MAX_CELL_UNITS].decode("utf-16-le", "ignore")
 
 
 def _write_delimited(delimiter: str, path: Path, columns: Columns, rows: Rows) -> None:
     import csv
 
-    with open(path, "w", encoding="utf-8-sig" if delimiter == "," else "utf-8", newline="") as file:
+    with open(path, "w", encoding="utf-8-sig", newline="") as file:
         table = csv.writer(file, delimiter=delimiter)
-        table.writerows(list(map(_cell, row)) for row in chain([list(columns)], rows))
+        table.writerows(list(map(cell, row)) for row in chain([list(columns)], rows))
 
 
 def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
@@ -395,23 +402,32 @@ def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
 def _write_xlsx(path: Path, columns: Columns, rows: Rows) -> None:
     try:
         from openpyxl import Workbook
-        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+        from openpyxl.cell import WriteOnlyCell
     except ImportError as error:
         raise missing_extra("openpyxl", "xlsx") from error
 
-    converters = [_day if kind == "date" else _cell for kind in columns.values()]
-
-    def cells(row: Iterable[Any]) -> list[Any]:
-        written = (convert(value) for convert, value in zip(converters, row, strict=True))
-        return [
-            ILLEGAL_CHARACTERS_RE.sub("", cell)[:_MAX_CELL_CHARS] if isinstance(cell, str) else cell for cell in written
-        ]
+    from pellucid.text.spreadsheet import WORKBOOK_CREATOR
 
     workbook = Workbook(write_only=True)
+    workbook.properties.creator = WORKBOOK_CREATOR
     sheet = workbook.create_sheet("pellucid")
+    n_changed = 0
     for row in chain([list(columns)], rows):
-        sheet.append(cells(row))
+        cells = []
+        for kind, value in zip(columns.values(), row, strict=True):
+            written = WriteOnlyCell(sheet, _day(value) if kind == "date" else cell(value, is_workbook=True))
+            if isinstance(written.value, str):
+                written.data_type = "s"  # also what openpyxl would take for an error, such as #N/A
+                n_changed += isinstance(value, str) and written.value.removeprefix("'") != value.removeprefix("'")
+            cells.append(written)
+        sheet.append(cells)
     workbook.save(path)
+    if n_changed:
+        say(
+            f"note: {n_changed:,} cells are cut at {_MAX_CELL_UNITS:,} characters or lack control characters, the "
+            "limits of a workbook; .csv, .jsonl and .parquet hold all",
+            err=True,
+        )
 
 
 def _day(value: Any) -> Any:
@@ -421,8 +437,8 @@ def _day(value: Any) -> Any:
     if isinstance(value, str) and len(value) == len("2024-05-31"):
         with suppress(ValueError):
             day = date.fromisoformat(value)
-            return day if day.year >= _FIRST_YEAR else _cell(value)
-    return _cell(value)
+            return day if day.year >= _FIRST_YEAR else value
+    return cell(value, is_workbook=True)
 
 
 def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
@@ -433,20 +449,24 @@ def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
     except ImportError as error:
         raise missing_extra("pyarrow", "parquet") from error
     types = {"number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
+    types |= {"list of number": pa.list_(pa.float64()), "list of string": pa.list_(pa.string())}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in columns.items()])
     remaining = iter(rows)
     with ParquetWriter(path, schema) as writer:
         while block := list(islice(remaining, _PARQUET_ROWS)):
             values = (
-                [_typed(row[index], kind in types) for row in block] for index, kind in enumerate(columns.values())
+                [_typed(row[index], kind, kind in types) for row in block]
+                for index, kind in enumerate(columns.values())
             )
             writer.write_table(pa.Table.from_arrays(list(map(pa.array, values, schema.types)), schema=schema))
 
 
-def _typed(value: Any, is_typed: bool) -> Any:
-    """Return a value of a column of numbers or booleans, or of one of strings, where others are JSON."""
+def _typed(value: Any, kind: str, is_typed: bool) -> Any:
+    """Return a value of a column of numbers, booleans or lists, or of one of strings, where others are JSON."""
     from pellucid.text.unicode import well_formed
 
+    if kind.startswith("list") and is_typed:
+        return [value] if value is not None and not isinstance(value, (list, tuple)) else value
     if is_typed:
         return value[0] if isinstance(value, (list, tuple)) else value  # of one item: more would be another type
     if value is None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.persistence.store import read_regular, writing
 from pellucid.process import cached_property
+from pellucid.text.delimited import as_cell, from_cell
 from pellucid.text.unicode import well_formed
 
 Which = str | int
@@ -31,7 +32,6 @@ _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"\t\r\n][^\t\r\n]*|))(\t|\r\n|\
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
-_FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
 _MAX_MIXED_FACTOR = 1e18  # what saved models may hold
 MAX_SCALE = 1e6
 """The largest factor of a dimension: the squares of what it gives stay far from the end of float32."""
@@ -330,15 +330,6 @@ def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float]
             (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
 
 
-def as_cell(text: str) -> str:
-    """Return `text` as a cell of a file: behind an apostrophe where a spreadsheet would take it for a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def _from_cell(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
 def as_text(texts: Iterable[str]) -> str:
     """Join texts by bars into one, with a backslash before every bar or backslash within them."""
     return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
@@ -363,7 +354,7 @@ def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | N
         index, name, scale = _parsed(row, count, f"{path}, line {line}")
         if index in rows:
             raise ModelFolderError(f"{path}, line {line}: dimension {index} has a second row; leave one of them")
-        rows[index] = (name, scale, _from_cell(row[3]))
+        rows[index] = (name, scale, from_cell(row[3]))
     missing = [index for index in range(count) if index not in rows]
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
@@ -428,4 +419,4 @@ def _parsed(row: list[str], count: int, prefix: str) -> tuple[int, str, float]:
         scale = math.nan
     if not 0 <= scale <= MAX_SCALE:  # nor NaN
         raise ModelFolderError(f"{prefix}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
-    return int(row[0]), _from_cell(row[1]), scale
+    return int(row[0]), from_cell(row[1]), scale

@@ -31,7 +31,7 @@ from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, open_stored_models
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import PrecomputedVectors, check_vectors, stored_rows
-from pellucid.index.records import read_documents
+from pellucid.index.records import NamedDocuments, read_documents
 from pellucid.index.settings import precomputed_parts
 from pellucid.index.writer import Additions, Writer, replace_documents
 from pellucid.persistence.folder import allow_external, is_outside_allowed
@@ -330,12 +330,22 @@ class DocumentCollection:
         several = list(several)
         snapshot = self.snapshot()
         index_types = field_types(snapshot.commit.state.fields)
-        records = chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
-        documents = validate_documents(records, snapshot.commit.state.settings["passage_characters"])
-        precomputed = PrecomputedVectors(None, snapshot.models)
-        return self._add_batches(
-            documents, precomputed, skip_stored=True, by_content=False, show_progress_bar=show_progress_bar
+        named = NamedDocuments(
+            chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
         )
+        documents = validate_documents(named, snapshot.commit.state.settings["passage_characters"])
+        precomputed = PrecomputedVectors(None, snapshot.models)
+        try:
+            return self._add_batches(
+                documents,
+                precomputed,
+                skip_stored=True,
+                by_content=False,
+                show_progress_bar=show_progress_bar,
+                named=named,
+            )
+        finally:
+            named.warn_replaced()
 
     def _add_batches(
         self,
@@ -345,6 +355,7 @@ class DocumentCollection:
         skip_stored: bool,
         by_content: bool,
         show_progress_bar: bool,
+        named: NamedDocuments | None = None,
     ) -> int:
         counter, count, sizes = TermCounter(self.snapshot().words.analyser), 0, list[tuple[int, int]]()
         new_ids = set[str]()  # that were given in the place of ids by content
@@ -354,7 +365,7 @@ class DocumentCollection:
                 for batch in batches(documents):
                     batch = self._with_free_ids(batch, new_ids) if by_content else batch
                     rows = precomputed.rows_for(batch, count)
-                    if unstored := self._unstored(batch) if skip_stored and not rows else batch:
+                    if unstored := self._unstored(batch, named) if skip_stored and not rows else batch:
                         additions.add(unstored, rows)
                     count += len(batch)
                     progress.advance(len(batch))
@@ -370,11 +381,13 @@ class DocumentCollection:
                     writer.compact(sum(passages for _, passages in sizes))
         return sum(n_documents for n_documents, _ in sizes)
 
-    def _unstored(self, batch: list[Document]) -> list[Document]:
+    def _unstored(self, batch: list[Document], named: NamedDocuments | None) -> list[Document]:
         """Return the documents of a batch that are not in the index as they are, with vectors of its models."""
         if precomputed_parts(self.snapshot().commit.state.settings):
             return batch
         stored = self._stored_documents([document.id for document in batch])
+        if named is not None:
+            named.note_replaced([d.id for d in batch if d.id in stored and stored[d.id][1:] != d[1:]])
         return [d for d in batch if d.id not in stored or stored[d.id][1:] != d[1:]]
 
     def _with_free_ids(self, batch: list[Document], new_ids: set[str]) -> list[Document]:

@@ -171,7 +171,8 @@ def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) 
             column = f"metadata.{column}"
         owners = (segment.column(column)[0] for segment in commit.segments for column in columns_of(number, kinds))
         has_lists = any((rows[1:] == rows[:-1]).any() for rows in owners)
-        columns[column] = "list" if has_lists else types.get(name, "string")
+        kind = types.get(name, "string")
+        columns[column] = f"list of {kind}" if has_lists else kind
     return columns
 
 

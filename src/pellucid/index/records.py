@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from pellucid.text.tables import CorpusFile, FileRow
 MISSING = frozenset(
     "#n/a|#n/a n/a|#na|-1.#ind|-1.#qnan|-nan|1.#ind|1.#qnan|<na>|n/a|na|null|nan|nat|none|.|-|--|?|\\n|"
     "#div/0!|#name?|#null!|#num!|#ref!|#value!".split("|")
-) | {""}  # fmt: skip
+) | {"", '""'}  # fmt: skip
 """Cells of numbers, dates and booleans that hold none, as pandas, R, SAS and spreadsheets write it; in lower case."""
 
 MISSING_STRINGS = frozenset(["", "\\N", "NaN", "NaT", "<NA>", "#N/A"])
@@ -98,6 +98,38 @@ def read_documents(
         yield record
     if not n_documents and not is_stream(path):
         raise CorpusError(f"{file} holds no documents")
+
+
+class NamedDocuments:
+    """The documents of files, and which of those that are called by their file replace another one in the index."""
+
+    def __init__(self, records: Iterator[Record]) -> None:
+        """Take the documents."""
+        self._records = records
+        self._paths: dict[str, str] = {}  # id -> where it is, of those that are not looked up yet
+        self._replaced: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the documents."""
+        for record in self._records:
+            source, number = record.source_position
+            if record.id and (number == 0 or record.id == f"{Path(source.rpartition(', ')[0]).name}:{number}"):
+                self._paths[record.id] = f"{source} {number}" if number else source
+            yield record
+
+    def note_replaced(self, ids: list[str]) -> None:
+        """Take the ids of documents that differ from those of the same id in the index."""
+        self._replaced |= {name: self._paths[name] for name in ids if name in self._paths}
+        self._paths.clear()
+
+    def warn_replaced(self) -> None:
+        """Warn of the documents that were replaced, as another file may have been meant."""
+        for name, path in islice(self._replaced.items(), 1):
+            warn(
+                f"{len(self._replaced):,} documents replaced others of the same id, such as {name!r:.80} by {path}: "
+                "without an id a document is called by its file, below the folder that is named. If they are other "
+                "files, name the folder above both, or give ids"
+            )
 
 
 # --- Files that are a document each ---
@@ -434,7 +466,7 @@ class Columns:
                 return column
             return [float(cell) if "." in cell else int(cell) for cell in column]  # type: ignore[operator,arg-type]
         if kind == "string":
-            return [None if cell in MISSING_STRINGS else cell for cell in column]
+            return [None if not cell or cell in MISSING_STRINGS or cell.isspace() else cell for cell in column]
         return [
             None if cell is None or cell in MISSING_STRINGS else self.convert(name, cell, line)
             for cell, line in zip(column, lines)

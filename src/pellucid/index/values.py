@@ -126,7 +126,7 @@ def plain_value(value: Any, what: str) -> Any:
     if value is None or kind is bool:
         return value
     if isinstance(value, str):
-        return canonicalize(value) or None
+        return None if value.isspace() else canonicalize(value) or None
     if isinstance(value, (int, float)):
         return _number(value)
     if isinstance(value, Mapping):

@@ -33,7 +33,7 @@ _PEEK_LINES = 30  # that decide about the delimiter and about rows with one cell
 _MAX_ROW_CELLS = 4_000_000
 _MAX_SCAN_CHARS = 1 << 20  # of a row that spans lines, while the quoting is found out
 _NULL, _QUOTE, _BACKSLASH = "\ufdd0\ufdd1\ufdd2"  # a missing cell, \\" and \\\\ while a row is cut: in no text
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_FORMULA = re.compile("'*[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffe\uffff]*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _SPACED_HEADER = re.compile(r'"[^"]*"( "[^"]*")+')
 _TAB_CELL = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t]*)(?:\t|\Z)')

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.errors import CorpusError, PellucidError, missing_extra, warn
+from pellucid.text.delimited import from_cell
 from pellucid.text.lines import check_file, describe_error
+
+WORKBOOK_CREATOR = "pellucid"
+"""Whom a workbook of ours names as its creator: its cells have an apostrophe before what looks like a formula."""
 
 LAST_ROW = 1_048_576
 """Of a sheet, by the file format."""
@@ -36,12 +40,14 @@ class Sheet:
         """
         check_file(path)
         self.path, self.names, self._header = path, list[str](), 0
+        self._is_ours = False
         with _explained(path, "is damaged or no .xlsx file"):
             self._has_formulas = _check_parts(path)
             self._sheet, n_sheets = _first_sheet(path, data_only=True)
+            self._is_ours = bool(self._sheet) and self._sheet.parent.properties.creator == WORKBOOK_CREATOR
             for row in self._sheet.iter_rows(max_row=_HEADER_ROWS) if self._sheet else ():
                 self._header += 1
-                self.names = ["" if cell.value is None else str(cell.value).strip() for cell in row]
+                self.names = ["" if cell.value is None else str(self._value(cell)).strip() for cell in row]
                 if any(self.names):
                     break
         while self.names and not self.names[-1]:
@@ -78,7 +84,16 @@ class Sheet:
                         "file in a spreadsheet program and save it, which computes the values"
                     )
             if any(cell is not empty_cell and cell.value is not None for cell in row):
-                yield number, [_value(row[column]) for column in columns]
+                yield number, [self._value(row[column]) for column in columns]
+
+    def _value(self, cell: Any) -> Any:
+        """Return what a cell holds, None for an error; a moment whose format shows no hours is a day."""
+        value = cell.value
+        if value is None or cell.data_type == "e":
+            return None
+        if isinstance(value, datetime) and value.time() == time.min and "h" not in cell.number_format.lower():
+            return value.date()
+        return from_cell(value) if self._is_ours and isinstance(value, str) else value
 
 
 def _first_sheet(path: Path, *, data_only: bool) -> tuple[Any, int]:
@@ -120,16 +135,6 @@ def _check_parts(path: Path) -> bool:
                     if run > _MAX_CELL_BYTES or n_strings > _MAX_STRINGS:
                         raise CorpusError(f"{path}: it has cells of more than {_MAX_CELL_BYTES:,} bytes, or too many")
     return has_formulas
-
-
-def _value(cell: Any) -> Any:
-    """Return what a cell holds, None for an error; a moment whose format shows no hours is a day."""
-    value = cell.value
-    if cell.data_type == "e":
-        return None
-    if isinstance(value, datetime) and value.time() == time.min and "h" not in cell.number_format.lower():
-        return value.date()
-    return value
 
 
 @contextmanager
