@@ -44,12 +44,7 @@ def test_a_wheel_has_the_kernels_of_its_platform_alone(target: str, tmp_path: Pa
     with ZipFile(wheel) as packed:
         native = sorted(name for name in packed.namelist() if name.startswith("pellucid/native/"))
         kernels = [f"pellucid/native/compiled/kernels-{level}.{ending}" for level in levels]
-        assert native == [
-            "pellucid/native/__init__.py",
-            *kernels,
-            "pellucid/native/kernels.py",
-            "pellucid/native/library.py",
-        ]
+        assert [name for name in native if not name.endswith(".py")] == kernels
         for kernel in kernels:
             content = packed.read(kernel)
             assert [name for name in exported if name.encode() not in content] == []

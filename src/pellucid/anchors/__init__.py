@@ -18,4 +18,11 @@ if TYPE_CHECKING:
         uniform_points as uniform_points,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy(__name__, {"pellucid.anchors.candidates": "CandidateSettings prepare_candidates", "pellucid.anchors.embedder": "AnchorEmbedder read_anchors", "pellucid.anchors.sampling": "choose_anchors farthest_points kmeans_points uniform_points",})
+    __getattr__, __dir__, __all__ = lazy(
+        __name__,
+        {
+            "pellucid.anchors.candidates": "CandidateSettings prepare_candidates",
+            "pellucid.anchors.embedder": "AnchorEmbedder read_anchors",
+            "pellucid.anchors.sampling": "choose_anchors farthest_points kmeans_points uniform_points",
+        },
+    )

@@ -117,8 +117,3 @@ def _is_cut_short(path: Path) -> bool:
     order: Literal["little", "big"] = "little" if content[5] == 1 else "big"
     start, size, count = (int.from_bytes(content[at:end], order) for at, end in ((40, 48), (58, 60), (60, 62)))
     return start + size * count > len(content)
-
-
-def native() -> ctypes.CDLL:
-    """Return the library; it is always there."""
-    return library()
