@@ -224,7 +224,7 @@ def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
     texts = ["tokeners and bankish", "Märkte riverine", ""]
     data = "".join(texts).encode()
     offsets = np.cumsum([0, *(len(text.encode()) for text in texts)])
-    found = spelled.encode(Utf8Texts(np.frombuffer(data, np.uint8), offsets))
+    found = spelled.bulk.encode(Utf8Texts(np.frombuffer(data, np.uint8), offsets))
     assert np.abs(found - plain_rows(spelled, texts)).max() < 1e-5
 
 
