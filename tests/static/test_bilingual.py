@@ -257,12 +257,12 @@ def test_bad_text_is_told_before_the_teacher_is_opened(world, tmp_path):
     thai = tmp_path / "thai.txt"
     thai.write_text("เธอไปตลาดเมื่อวานนี้กับแม่ของเธอ ฉันชอบกินข้าวผัดมากที่สุดในโลก\n" * 9, encoding="utf-8")
     corpora = {"en": thai, "de": world["corpora"]["de"]}
-    refused(r"'en' \(.*thai\.txt\) is mostly in Thai script.*give its own code \(th\)", corpora=corpora)
+    refused("'en' is mostly in a script without spaces.*give its own code", corpora=corpora)
 
 
 def test_refused_text_is_not_kept_for_the_next_call(teacher, world, tmp_path):
     corpora = {code: world["corpora"][code].read_text().splitlines() for code in ("en", "de")}
-    with pytest.raises(CorpusError, match="Thai script"):
+    with pytest.raises(CorpusError, match="script without spaces"):
         make(teacher, {**world, "corpora": {**corpora, "de": ["เธอไปตลาดเมื่อวานนี้กับแม่ของเธอ"]}}, tmp_path / "work")
     model = make(teacher, {**world, "corpora": corpora}, tmp_path / "work")
     assert "de1" in model.vocabulary
