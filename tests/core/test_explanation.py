@@ -24,6 +24,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
+from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SHARED, PairTable, Row
 from pellucid.explain.views.parts import Bars, MarkedTexts, Matrix, cut
 from pellucid.static.embedder import StaticEmbedder
@@ -696,7 +697,7 @@ def test_plot_draws_bars_that_add_up(fruit: StaticEmbedder) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.filterwarnings("ignore:Glyph", "ignore:no installed font")
 @pytest.mark.parametrize("text", [*HOSTILE[:11], "apple pear"])
 def test_plot_draws_any_text(fruit: StaticEmbedder, text: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -736,3 +737,63 @@ def test_numbers_of_texts_and_rows_are_checked(fruit: StaticEmbedder) -> None:
         fruit.explain("apple").word_contributions(2)
     with pytest.raises(InputError, match="top_k is -1"):
         fruit.explain("apple").to_html(top_k=-1)
+
+
+def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:
+    html = fruit.explain("apple for $5 or $10", "pear")._repr_html_()
+    assert html.startswith('<div class="pellucid mathjax_ignore tex2jax_ignore">')
+    pytest.importorskip("matplotlib")
+    from matplotlib.text import Text
+
+    figure = fruit.explain("apple for $5 or $10", "pear for $5 or $7").plot()
+    dollars = [text for text in figure.findobj(Text) if "$" in text.get_text()]
+    assert dollars and not any(text.get_parse_math() for text in dollars)
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("apple pear car", "apple pear car"),
+        ("\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd", "\u05e2\u05d5\u05dc\u05dd \u05e9\u05dc\u05d5\u05dd"),
+        ("\u0643\u062a\u0627\u0628 apple pear 5", "5 apple pear \u0643\u062a\u0627\u0628"),
+        (
+            "an \u05e9\u05dc\u05d5\u05dd 5 \u05e2\u05d5\u05dc\u05dd car",
+            "an \u05e2\u05d5\u05dc\u05dd 5 \u05e9\u05dc\u05d5\u05dd car",
+        ),
+    ],
+)
+def test_words_of_a_picture_stand_in_the_order_of_their_script(text: str, order: str) -> None:
+    pytest.importorskip("matplotlib")
+    figure = StaticEmbedder(Vocabulary(text.split()), np.eye(len(text.split()), dtype=np.float32)).explain(text, text)
+    drawn = figure.plot().axes[0].texts
+    first_line = sorted((word.get_position()[0], word.get_text()) for word in drawn if word.get_position()[1] == 0.0)
+    assert [word for _, word in first_line[1:]] == order.split()  # after the label of the text
+
+
+def test_letters_without_a_font_are_said(monkeypatch: pytest.MonkeyPatch, fruit: StaticEmbedder) -> None:
+    pytest.importorskip("matplotlib")
+    from pellucid.explain.views import figure
+
+    figure.picture(
+        fruit.explain("apple \u05e9\u05dc\u05d5\u05dd", "pear \u2d30")._parts(), most=5
+    )  # DejaVu Sans has them
+    monkeypatch.setattr(figure, "_letters", lambda family: frozenset(range(128)))
+    with pytest.warns(UserWarning, match="no installed font has the letters \u05e9"):
+        fruit.explain("apple \u05e9", "pear").plot()
+
+
+@pytest.mark.parametrize(
+    ("phrase", "name"),
+    [
+        ("manager 'pass", "manager pass"),
+        ("the 'pass' manager", "the 'pass' manager"),
+        ('said "no', "said no"),
+        ("(see page", "see page"),
+        ("don't, the boys' (own)", "don't, the boys' (own)"),
+        ("\u201eHaus", "Haus"),
+        ("\u201eHaus\u201c", "\u201eHaus\u201c"),
+        ("l\u2019eau", "l\u2019eau"),
+    ],
+)
+def test_a_name_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
+    assert phrase_text(phrase, (0, len(phrase))) == name

@@ -239,3 +239,49 @@ def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp
         assert not {"dimensions.tsv", "words.txt", "anchors"} & {entry.name for entry in place.iterdir()}
 
 
+class Comparing:
+    """An encoder that says how its texts are compared."""
+
+    def __init__(self, name: str | None, lengths: tuple[float, float]) -> None:
+        self.similarity_fn_name, self.lengths = name, lengths
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        return np.array([[0.6 * self.lengths[n % 2], 0.8 * self.lengths[n % 2]] for n in range(len(texts))])
+
+
+@pytest.mark.parametrize(
+    ("name", "lengths", "is_refused"),
+    [
+        (None, (1, 6), False),
+        ("cosine", (1, 6), False),
+        ("dot", (1, 1), False),
+        ("dot", (1, 0), False),
+        ("dot", (1, 6), True),
+        ("euclidean", (1, 6), True),
+        ("euclidean", (1, 1), True),
+        ("manhattan", (1, 1), True),
+    ],
+)
+def test_an_encoder_that_does_not_compare_by_cosine_is_refused(name, lengths, is_refused) -> None:
+    model = load(Comparing(name, lengths))
+    if not is_refused:
+        assert model.encode(["a", "b"]).shape == (2, 2)
+        return
+    for ask in (model.encode, model.encode_query, model.encode_document):
+        with pytest.raises(InputError, match=rf"compares texts by similarity_fn_name '{name}', which is no cosine"):
+            ask(["a", "b"])
+    model.model.similarity_fn_name = "cosine"
+    assert model.encode(["a", "b"]).shape == (2, 2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_an_encoder_in_half_precision_has_reasons(tmp_path: Path, dtype: str, monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    from tiny_models import tiny_transformer
+
+    monkeypatch.setattr("pellucid.transformer.backbone.half_dtype", lambda: "bfloat16")
+    model = load(tiny_transformer(tmp_path / "bert", normalize=True).to(getattr(torch, dtype)))
+    model.fit_reasons([f"the cat sat on a mat {'river ' * (n % 5)}" for n in range(200)], show_progress_bar=False)
+    why = model.explain("the cat sat", "a mat")
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)

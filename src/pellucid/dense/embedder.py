@@ -43,6 +43,7 @@ from pellucid.text.words import Coverage, Span
 REASON_KINDS = ("words", "sentences", "measured")
 """How scores are taken apart, the default first."""
 
+_MAX_UNIT_ERROR = 1e-2  # of the length of a normalized vector, such as one in half precision
 _TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
 
 if TYPE_CHECKING:
@@ -306,7 +307,21 @@ class EncoderEmbedder(Embedder):
             function = getattr(self.model, f"encode_{role}", self.model) if role else self.model
             rows = checked_vectors(function(texts), texts, self.name, self._dimension)
         self._dimension = rows.shape[1]
+        self._check_similarity(rows)
         return rows
+
+    def _check_similarity(self, rows: Vectors) -> None:
+        """Check that the encoder compares by the cosine, or by the dot product of vectors of length 1, which is one."""
+        name = getattr(self.model, "similarity_fn_name", None) or "cosine"
+        if name == "cosine":
+            return
+        lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+        if name != "dot" or (np.abs(lengths - 1) > _MAX_UNIT_ERROR)[lengths > 0].any():
+            raise InputError(
+                f"the encoder ({self.name}) compares texts by similarity_fn_name {shown(name)}, which is no cosine; "
+                "scores here are cosines and might order texts differently. Accept that: "
+                'encoder.similarity_fn_name = "cosine". Or give an encoder that ends in a Normalize module'
+            )
 
     def _encode_by_turns(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
         """Encode with a SentenceTransformer a batch at a time, between which other threads may use it.

@@ -535,8 +535,10 @@ def _half_precision(encoder: Embedder) -> Iterator[None]:
     """Let torch compute in bfloat16 where the processor does so itself: twice as fast, and near enough to fit on."""
     from pellucid.transformer.backbone import half_dtype
 
-    torch = sys.modules.get("torch")
-    if torch is None or encoder.device != "cpu" or half_dtype() != "bfloat16":
+    torch, model = sys.modules.get("torch"), getattr(encoder, "model", None)
+    weights = [*model.parameters()] if hasattr(model, "parameters") else []  # those in half precision are not mixed
+    is_float32 = torch is not None and {weight.dtype for weight in weights} <= {torch.float32}
+    if not is_float32 or encoder.device != "cpu" or half_dtype() != "bfloat16":
         yield
         return
     with torch.autocast("cpu", torch.bfloat16):

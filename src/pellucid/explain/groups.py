@@ -54,6 +54,12 @@ MAX_PARTNERS = 3
 LINES_BEYOND = 2
 """Lines beside those of phrases; where more are needed, there are fewer phrases."""
 _MAX_CELLS = 1_000_000  # pairs of words, 100 bytes each; beyond, phrases are not matched, and none of text 2 is named
+_CLOSING_MARKS = {
+    "(": ")", "[": "]", "{": "}", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u2018": "\u2019",
+    "\u201a": "\u2018\u2019", "\u00ab": "\u00bb", "\u2039": "\u203a", "\u300c": "\u300d", "\u300e": "\u300f",
+}  # fmt: skip
+"""Of brackets and quotation marks, those that close them."""
+_CLOSERS = frozenset("\"')]}\u201d\u00bb\u203a\u300d\u300f")  # not \u2019, which is an apostrophe, too
 _MAX_NAME_CHARS = 60  # of a phrase in a name
 _ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
 
@@ -363,12 +369,37 @@ def distinct_phrases(text: str, spans: Iterable[Span]) -> list[str]:
 
 
 def phrase_text(text: str, span: Span) -> str:
-    """Return a phrase of a text on one line; a long one is cut, behind a word where one ends soon before."""
+    """Return a phrase of a text on one line; a long one is cut, behind a word where one ends soon before.
+
+    Quotation marks and brackets whose partner is not in the phrase are left out.
+    """
     words = " ".join(text[slice(*span)].split())
     if len(words) <= _MAX_NAME_CHARS:
-        return words
+        return _balanced(words)
     start, blank, _ = words[:_MAX_NAME_CHARS].rpartition(" ")
-    return (start if blank and 2 * len(start) > _MAX_NAME_CHARS else words[: _MAX_NAME_CHARS - 1].rstrip()) + "\u2026"
+    cut = start if blank and 2 * len(start) > _MAX_NAME_CHARS else words[: _MAX_NAME_CHARS - 1].rstrip()
+    return _balanced(cut) + "\u2026"
+
+
+def _balanced(phrase: str) -> str:
+    """Return a phrase without quotation marks and brackets that have no partner; apostrophes stay."""
+    opened, unmatched = list[tuple[int, str]](), set[int]()
+    for n, sign in enumerate(phrase):
+        before, after = phrase[max(n - 1, 0) : n], phrase[n + 1 : n + 2]
+        if sign == "'" and before.isalnum() and after.isalnum():
+            continue
+        if opened and sign in opened[-1][1]:
+            opened.pop()
+        elif sign in _CLOSING_MARKS:
+            opened.append((n, _CLOSING_MARKS[sign]))
+        elif sign in "\"'" and not before.isalnum():
+            opened.append((n, sign))
+        elif sign in _CLOSERS and not (sign == "'" and before in "sS"):  # the boys' school
+            unmatched.add(n)
+    unmatched.update(n for n, _ in opened)
+    if not unmatched:
+        return phrase
+    return " ".join("".join(sign for n, sign in enumerate(phrase) if n not in unmatched).split())
 
 
 def _n_shown(k: int | None, n_lines: int, n_fixed: int, *, has_loose: bool) -> int:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
-from unicodedata import combining, east_asian_width
+from unicodedata import bidirectional, combining, east_asian_width
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import missing_extra
+from pellucid.errors import missing_extra, warn
 from pellucid.explain.views.parts import (
     AnyPart,
     Bars,
@@ -81,13 +83,28 @@ class Canvas:
         except ImportError as error:
             raise missing_extra("matplotlib", "plot") from error
         self.colours = _DARK if dark else _LIGHT
-        self.figure: Figure = Figure(figsize=size, layout="constrained", facecolor=self.colours.paper)
+        self._figure = Figure(figsize=size, layout="constrained", facecolor=self.colours.paper)
         heading = short_name(title, 90) + (f"\n{short_name(below, 120)}" if below else "")
-        self.figure.suptitle(heading, x=0.01, ha="left", fontsize=10.5, color=self.colours.ink, parse_math=False)
+        self._figure.suptitle(heading, x=0.01, ha="left", fontsize=10.5, color=self.colours.ink, parse_math=False)
+
+    @property
+    def figure(self) -> Figure:
+        """The picture; each text in it is drawn as it is, in fonts that have its letters."""
+        from matplotlib.text import Text
+
+        texts = [text for text in self._figure.findobj(Text) if text.get_text()]
+        for text in texts:
+            if "$" in text.get_text():
+                text.set_parse_math(False)
+            if not text.get_text().isascii():
+                text.set_family(_families(text.get_family()[0], text.get_text()))
+        _warn_of_order("".join(text.get_text() for text in texts))
+        return self._figure
 
     def panel(self, position: Any = (1, 1, 1), title: str = "", across: str = "", down: str = "") -> Axes:
         """Return axes at `position` (a grid's cell, or rows, columns and number), in the picture's colours."""
-        axes = self.figure.add_subplot(*position) if isinstance(position, tuple) else self.figure.add_subplot(position)
+        place = position if isinstance(position, tuple) else (position,)
+        axes = self._figure.add_subplot(*place)
         return self.styled(axes, title, across, down)
 
     def styled(self, axes: Axes, title: str = "", across: str = "", down: str = "") -> Axes:
@@ -156,11 +173,94 @@ class Canvas:
         axes.set_yticks(np.arange(1, len(down)) - 0.5, minor=True)
         axes.grid(which="minor", color=colours.paper, linewidth=1)
         axes.tick_params(which="both", length=0)
-        bar = self.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
+        bar = self._figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
         bar.set_label(label, fontsize=9, color=colours.ink)
         bar.ax.tick_params(labelsize=8, colors=colours.ink)
         bar.outline.set_visible(False)
         return reach
+
+
+_FALLBACK_FONT = "DejaVu Sans"  # which comes with matplotlib
+_PLACEHOLDER_FONT = "Last Resort"  # of boxes
+
+
+def _families(family: str, text: str) -> list[str]:
+    """Return the fonts to draw a text in: its own, then those that have the letters which are missing there."""
+    families = [family, _FALLBACK_FONT]
+    missing = {ord(letter) for letter in text if letter.isprintable() and not letter.isspace()}
+    for name in families:
+        missing -= _letters(name)
+    for name in _installed_fonts() if missing else ():
+        if missing & _letters(name):
+            families.append(name)
+            missing -= _letters(name)
+        if not missing:
+            break
+    if missing:
+        letters = "".join(map(chr, sorted(missing)[:10]))
+        warn(
+            f"no installed font has the letters {letters}, which a picture shows as boxes; install a font of the script"
+        )
+    return families
+
+
+@lru_cache(maxsize=1)
+def _installed_fonts() -> list[str]:
+    """Return the names of the fonts that matplotlib finds."""
+    from matplotlib.font_manager import fontManager
+
+    return sorted({font.name for font in fontManager.ttflist if not font.name.startswith(_PLACEHOLDER_FONT)})
+
+
+@lru_cache(maxsize=256)
+def _letters(family: str) -> frozenset[int]:
+    """Return the code points that a font has."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return frozenset(get_font(findfont(FontProperties(family=[family]))).get_charmap())
+
+
+def _is_right_to_left(text: str) -> bool | None:
+    """Whether the first letter of a text with a direction is of a script from right to left; None without one."""
+    strong = (kind for kind in map(bidirectional, text) if kind in ("L", "R", "AL"))
+    kind = next(strong, None)
+    return None if kind is None else kind != "L"
+
+
+def _warn_of_order(text: str) -> None:
+    """Warn where matplotlib draws letters from left to right that run from right to left, before version 3.11."""
+    import matplotlib
+
+    if matplotlib.__version_info__ < (3, 11) and any(bidirectional(letter) in ("R", "AL") for letter in text):
+        warn(
+            f"matplotlib {matplotlib.__version__} draws words that run from right to left in the wrong order; "
+            "install matplotlib 3.11 or newer"
+        )
+
+
+def _word_columns(line: str, is_rtl: bool) -> list[tuple[int, int, int]]:
+    """Return the first and last character and the first column of each word of a line, in text order.
+
+    Words of scripts from right to left, and the numbers between them, follow each other from right to left.
+    """
+    words = [(word.start(), word.end()) for word in re.finditer(r"\S+", line)]
+    directions = [_is_right_to_left(line[start:end]) for start, end in words]
+    for n, direction in enumerate(directions):  # a word without letters runs as those on both sides, or as the text
+        if direction is None:
+            after = next((d for d in directions[n + 1 :] if d is not None), is_rtl)
+            directions[n] = after if n and directions[n - 1] == after else is_rtl
+    if True not in directions:
+        return [(start, end, _width(line[:start])) for start, end in words]
+    levels = [1 if direction else 2 * is_rtl for direction in directions]  # as the bidirectional algorithm of Unicode
+    order = list(range(len(words)))
+    for level in (2, 1):
+        runs = [(is_run, list(run)) for is_run, run in groupby(order, lambda n, level=level: levels[n] >= level)]
+        order = [n for is_run, run in runs for n in (run[::-1] if is_run else run)]
+    column, columns = 0, dict[int, int]()
+    for n in order:
+        columns[n] = column
+        column += _width(line[slice(*words[n])]) + 1
+    return [(*word, columns[n]) for n, word in enumerate(words)]
 
 
 def short_name(text: str, longest: int = _MAX_NAME_CHARS) -> str:
@@ -226,6 +326,7 @@ class _Lines(NamedTuple):
 
     lines: list[str]
     starts: list[int]  # where each line starts in the text
+    words: list[list[tuple[int, int, int]]]  # of each line, see `_word_columns`
 
     @classmethod
     def from_text(cls, text: str) -> _Lines:
@@ -240,15 +341,22 @@ class _Lines(NamedTuple):
             start = end
         if start < len(text):
             lines[-1] = lines[-1][: _LINE_COLUMNS - 2].rstrip() + "\u2026"
-        return cls(lines, starts)
+        is_rtl = bool(_is_right_to_left(text))
+        return cls(lines, starts, [_word_columns(line, is_rtl) for line in lines])
 
     def boxes(self, span: tuple[int, int]) -> list[tuple[int, int, int]]:
         """Return where a span stands: line, first and last column of each line that has a part of it."""
         boxes = []
-        for line, (written, start) in enumerate(zip(self.lines, self.starts)):
-            first, last = max(span[0] - start, 0), min(span[1] - start, len(written))
-            if first < last and written[first:last].strip():
-                boxes.append((line, _width(written[:first]), _width(written[:last].rstrip())))
+        for line, (written, line_start) in enumerate(zip(self.lines, self.starts)):
+            columns: list[int] = []
+            for start, end, column in self.words[line]:
+                first, last = max(span[0] - line_start, start), min(span[1] - line_start, end)
+                if first < last:
+                    is_rtl = _is_right_to_left(written[start:end])
+                    before = written[last:end] if is_rtl else written[start:first]
+                    columns += [column + _width(before), column + _width(before + written[first:last])]
+            if columns:
+                boxes.append((line, min(columns), max(columns)))
         return boxes
 
 
@@ -281,8 +389,8 @@ def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool
     lead_lines += textwrap.wrap(visible(lead.text), _SUMMARY_CHARS) if isinstance(lead, Lead) else []
     above, tall = 0.45 + 0.16 * len(lead_lines), 0.27 * (height + 0.5)  # inches
     canvas = Canvas((9.0, above + tall), title, dark=dark)
-    canvas.figure.set_layout_engine("none")
-    axes = canvas.styled(canvas.figure.add_axes((0.01, 0.0, 0.98, tall / (above + tall))), "\n".join(lead_lines))
+    canvas._figure.set_layout_engine("none")
+    axes = canvas.styled(canvas._figure.add_axes((0.01, 0.0, 0.98, tall / (above + tall))), "\n".join(lead_lines))
     axes.set_xlim(-_LABEL_COLUMNS, _LINE_COLUMNS)
     axes.set_ylim(height - 0.5, -1.0)
     axes.set_axis_off()
@@ -290,8 +398,10 @@ def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool
     font: dict[str, Any] = {"va": "center", "parse_math": False, "color": canvas.colours.ink}
     for label, text, top in zip(linked.labels, laid_out, tops):
         axes.text(-_LABEL_COLUMNS, top, label, fontsize=8, alpha=0.7, **font)
-        for number, line in enumerate(text.lines):
-            _write(axes, line, top + number, font)
+        for number, (line, words) in enumerate(zip(text.lines, text.words)):
+            for start, end, column in words:  # each where its columns are, so that boxes fit whatever the font
+                middle = column + _width(line[start:end]) / 2
+                axes.text(middle, top + number, line[start:end], fontsize=8.5, family="monospace", ha="center", **font)
     largest = max((abs(link.value) for link in linked.links), default=0.0) or 1.0
     owners = _owners(linked.links)
     for number, link in enumerate(linked.links):
@@ -311,13 +421,6 @@ def _owners(links: Sequence[Link]) -> dict[tuple[int, tuple[int, int]], int]:
             counts[phrase[0]] += 1
             best[phrase] = max(best.get(phrase, (-1.0, 0)), (weight, -number))
     return {phrase: -number for phrase, (_, number) in best.items()}
-
-
-def _write(axes: Axes, line: str, down: float, font: dict[str, Any]) -> None:
-    """Write a line word by word, each where its columns are, so that boxes fit whatever the font."""
-    for word in re.finditer(r"\S+", line):
-        first, last = _width(line[: word.start()]), _width(line[: word.end()])
-        axes.text((first + last) / 2, down, word[0], fontsize=8.5, family="monospace", ha="center", **font)
 
 
 def _draw_link(

@@ -70,7 +70,12 @@ _PAGE = """<!doctype html>
 def page(parts: Iterable[AnyPart], *, fragment: bool) -> str:
     """Return the parts as a page, or as a piece of one."""
     parts = list(parts)
-    body = f'<div class="pellucid"><style>{_STYLE}</style>\n' + "\n".join(map(_html, parts)) + "\n</div>"
+    # The two classes keep MathJax of a notebook from setting what stands between dollar signs as a formula.
+    body = (
+        f'<div class="pellucid mathjax_ignore tex2jax_ignore"><style>{_STYLE}</style>\n'
+        + "\n".join(map(_html, parts))
+        + "\n</div>"
+    )
     if fragment:
         return body
     headings = [part for part in parts if isinstance(part, Heading)]
