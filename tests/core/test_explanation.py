@@ -26,10 +26,10 @@ from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SHARED, PairTable, Row
-from pellucid.explain.views.parts import Bars, MarkedTexts, Matrix, cut
+from pellucid.explain.views.parts import Matrix
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
-from tables import CONTROLS, check_json, check_terminal
+from tables import CONTROLS, check_json
 
 HOSTILE = [
     "</p></div><script>alert(1)</script>",
@@ -229,20 +229,6 @@ def test_json_with_another_value_somewhere_is_refused_or_can_be_shown(
     assert Explanation.from_dict(json.loads(read.to_json())) == read
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("name", 5), ("kind", "word pair"), ("spans1", [[0, 99]]), ("parts", "pear"), ("share", float("inf"))],
-)
-def test_a_row_of_another_kind_is_refused(fruit: StaticEmbedder, name: str, value: object) -> None:
-    written = fruit.explain("pear").to_dict()
-    written["rows"][0][name] = value
-    with pytest.raises(InputError, match=f"not an explanation of version 2: .*({name}|word pair)"):
-        Explanation.from_dict(written)
-    for other in ("unknown9", "unknown", "", 3):
-        with pytest.raises(InputError, match="not an explanation of version 2"):
-            Explanation.from_dict(fruit.explain("pear").to_dict() | {other: []})
-
-
 def test_a_term_that_is_there_twice_is_refused() -> None:
     """Subtraction would lose one of the two."""
     twice = [Row("the", ("the",), 0.25, 0.0), Row("the", ("the",), 0.5, 0.0)]
@@ -336,45 +322,6 @@ def test_an_explanation_keeps_neither_vectors_nor_model(fruit: StaticEmbedder) -
         left += gc.get_referents(thing)
 
 
-def test_views_say_what_a_row_is_and_do_not_guess_it(fruit: StaticEmbedder) -> None:
-    cluster = Row("review, reviews", ("review, reviews",), 1.0, 0.0, spans1=((0, 6),))
-    for kind, said in (
-        ("dimension", "1 dimension adding"),
-        ("key token", "1 key token adding"),
-        ("word", "1 word add"),
-    ):
-        why = Explanation.from_terms("lexicon", ("review", None), 1.0, [cluster._replace(kind=kind)])
-        assert said in str(why) and said in why.to_html() and said in why.to_markdown()
-    two = [cluster._replace(parts=("a", "b")), cluster._replace(key=("c",), kind="word", contribution=0.0)]
-    assert "1 dimension and 1 word adding" in str(Explanation.from_terms("ensemble", ("review", None), 1.0, two))
-    assert {row.kind for row in fruit.explain("apple pear").rows} == {"word"}
-    assert {row.kind for row in fruit.explain("apple", "apple pear").rows} == {"word pair"}
-    assert {row.kind for row in (fruit.explain("car", "car") - fruit.explain("car", "pear")).rows} == {"word pair"}
-    assert anchors().to_frame()["kind"].tolist() == ["dimension", "dimension", "remainder"]
-
-
-def test_the_sums_of_words_come_before_many_pairs() -> None:
-    words = [f"w{number}" for number in range(20)]
-    model = StaticEmbedder(Vocabulary(words), np.random.default_rng(0).normal(0.3, 1.0, (20, 5)).astype(np.float32))
-    few, many = model.explain(" ".join(words), "w1 w2"), model.explain(" ".join(words), " ".join(words[:12]))
-    gap = many - model.explain(" ".join(words), "w18 w1 w19")
-    assert "Words of" not in str(few) + few.to_html() + few.to_markdown()
-    for why, other in ((many, "text 2"), (gap, "text 2, then text 3")):
-        sums = [part for part in why._parts(4, rows=True, groups=False) if isinstance(part, Bars)]
-        assert [part.title for part in sums] == ["Words of text 1", f"Words of {other}", "Word pairs"]
-        for part in sums:
-            assert sum(value for _, value in (*part.bars, *part.sums)) == pytest.approx(why.score)
-            assert len(part.bars) == 4
-        for view in (why.to_text(rows=True), why.to_html(), why.to_markdown(rows=True)):
-            places = [view.index(part.title) for part in sums]
-            assert places == sorted(places)
-    first = dict(next(part for part in many._parts(20, rows=True, groups=False) if isinstance(part, Bars)).bars)
-    for number, value in enumerate(many.word_contributions(1).values()):
-        assert first[f"w{number}"] == pytest.approx(value)
-    shown = many.to_text(rows=True, top_k=4)
-    assert "sum of 16 more words" in shown and "sum of 236 more word pairs" in shown
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown_shows_any_text_as_text(fruit: StaticEmbedder, text: str) -> None:
     for why in (fruit.explain(text, "apple " + text), fruit.explain(text)):
@@ -385,24 +332,6 @@ def test_markdown_shows_any_text_as_text(fruit: StaticEmbedder, text: str) -> No
     assert "**text 1:** apple zebra" in fruit.explain("apple zebra", "pear").to_markdown()
     assert "not in the vocabulary: zebra" in fruit.explain("apple zebra", "pear").to_markdown()
     assert "| +0.4000 | 80.0% | home loans |" in anchors().to_markdown()
-
-
-def test_a_coverage_that_cannot_be_is_refused(fruit: StaticEmbedder) -> None:
-    value = fruit.explain("apple", "pear").to_dict()
-    assert "known" not in str(Explanation.from_dict(value | {"coverage": []}))
-    with pytest.raises(InputError, match="coverage of 3 words known of 2 cannot be"):
-        Explanation.from_dict(value | {"coverage": [{"known": 3, "total": 2, "partly": 0}] * 2})
-    with pytest.raises(InputError, match="2 texts and 1 coverages"):
-        Explanation.from_dict(value | {"coverage": [{"known": 1, "total": 2, "partly": 0}]})
-
-
-def test_a_measurement_that_cannot_be_is_refused(fruit: StaticEmbedder) -> None:
-    value = fruit.explain("apple", "pear").to_dict()
-    right = {"n_texts": 3, "standard_error": 0.5}
-    assert Explanation.from_dict(value | {"measurement": right}).measurement == (3, 0.5)
-    for wrong in ({}, [], "x", 1, right | {"n_texts": "3"}, right | {"standard_error": None}, right | {"more": 1}):
-        with pytest.raises(InputError):
-            Explanation.from_dict(value | {"measurement": wrong})
 
 
 def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) -> None:
@@ -442,20 +371,6 @@ def test_a_word_known_by_its_beginning_counts_its_letters_and_is_told_apart() ->
     assert model.describe("tokenisers zebra") == described
 
 
-def test_a_coverage_is_read_as_it_was_written(fruit: StaticEmbedder) -> None:
-    value = fruit.explain("apple", "pear").to_dict()
-    known = Coverage(3, 4, 2, share=0.5, read_as=(("covid", "co"),))
-    written = {"known": 3, "total": 4, "partly": 2, "share": 0.5, "read_as": [["covid", "co"]]}
-    assert Explanation.from_dict(value | {"coverage": [written] * 2}).coverage == (known, known)
-    older = {"known": 3, "total": 4, "partly": 2, "share": 0.75}
-    assert Explanation.from_dict(value | {"coverage": [older] * 2}).coverage[0] == Coverage(3, 4, 2)
-    pairs = ([["covid"]], [[1, 2]], ["ab"], {"ab": 1}, [["\ud800x", "y"]])
-    shares = ({"share": 0.8}, {"share": 0.2}, {"share": "x"})
-    for wrong in (*shares, *({"read_as": one} for one in pairs), {"colour": "blue"}):
-        with pytest.raises(InputError, match="coverage"):
-            Explanation.from_dict(value | {"coverage": [written | wrong] * 2})
-
-
 @given(
     st.lists(st.tuples(st.text(min_size=1), st.text(), st.floats(0, 1)), max_size=9),
     st.integers(0, 5),
@@ -474,39 +389,6 @@ def test_a_family_from_a_file_cannot_steer_a_terminal(fruit: StaticEmbedder) -> 
     check_terminal(why)
     assert "\x1b" not in repr(why) + str(why) and "<b>" not in why.to_html().replace("<b>0.", "")
     assert "[red]" in str(why)
-
-
-def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None:
-    good = fruit.explain("apple").to_dict()
-    with pytest.raises(InputError, match="has version 1; this pellucid reads version 2"):
-        Explanation.from_dict(good | {"version": 1})
-    with pytest.raises(InputError, match="has version 'list'"):
-        Explanation.from_dict([good])
-    with pytest.raises(InputError, match="rows"):
-        Explanation.from_dict({key: value for key, value in good.items() if key != "rows"})
-    with pytest.raises(InputError, match="colour"):
-        Explanation.from_dict(good | {"colour": "blue"})
-    for change in ({"colour": "blue"}, {"kind": None}):
-        row = {name: item for name, item in (good["rows"][0] | change).items() if item is not None}
-        with pytest.raises(InputError, match="a row has other keys"):
-            Explanation.from_dict(good | {"rows": [row]})
-    large = [good["rows"][0] | {"contribution": sign * 1.7e308, "key": [str(sign)]} for sign in (1, -1)]
-    for change in (
-        *({"rows": wrong} for wrong in ([3], "", {}, large)),
-        {"coverage": {}},
-        {"text2": None, "text3": "a"},
-        {"score": 1.7e308},
-        {"remainder": 10**400},
-    ):
-        with pytest.raises(InputError, match="not an explanation"):
-            Explanation.from_dict(good | change)
-
-
-def test_whole_numbers_are_read_as_the_floats_that_they_are(fruit: StaticEmbedder) -> None:
-    good = fruit.explain("apple", "pear").to_dict() | {"exact": False, "rows": [], "score": 10**20, "remainder": 10**20}
-    read = Explanation.from_dict(good)
-    assert type(read.score) is float and read.to_dict()["remainder"] == 1e20
-    read.plot()
 
 
 def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
@@ -549,23 +431,6 @@ def test_the_terminal_tables_add_up_however_many_rows_are_shown(why: Explanation
     assert len(rows) == min(top_k, len(why.rows)) + (len(why.rows) > top_k)
 
 
-def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
-    view = str(fruit.explain("apple pear zebra", "apple, quagga"))
-    assert "Similarity  0.9806   static model" in view
-    assert "2 word pairs adding up to the score exactly: +0.9806 for, +0.0000 against." in view
-    assert "text 1  apple pear zebra" in view
-    assert 'Similarity 0.98, mainly because "apple pear" matches "apple" (100%).' in view
-    assert "not in the vocabulary: zebra" in view
-    assert "not in the vocabulary: quagga" in view
-    assert numbers(view) == [0.9806, 0.9806]
-    with_rows = fruit.explain("apple pear", "apple").to_text(rows=True, top_k=1)
-    assert numbers(with_rows) == [0.9806, 0.9806, 0.5883, 0.3922, 0.9806] and "sum of 1 more word pair\n" in with_rows
-    assert "remainder: what the rows leave out" in anchors().to_text(rows=True)
-    assert "what the rows leave out" in str(anchors())
-    assert numbers(str(anchors())) == [0.4, -0.1, 0.2, 0.5]
-    assert "knows nothing of text 2" in str(fruit.explain("apple", "quagga"))
-
-
 def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     why = fruit.explain("apple", "pear")
     shown: list[object] = []
@@ -573,13 +438,6 @@ def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypa
     monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
     expected = why.to_text()
     assert "adding up to the score" in expected and str(why) == expected and shown == []
-
-
-def test_a_narrow_terminal_keeps_the_words_whole(fruit: StaticEmbedder) -> None:
-    view = fruit.explain("apple pear", "apple car").to_text(width=48, rows=True)
-    assert "apple × apple" in view
-    assert "\u2588" not in view
-    assert max(map(len, view.splitlines())) <= 48
 
 
 def test_shares_are_not_shown_where_they_mislead() -> None:
@@ -630,32 +488,6 @@ def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
         controls = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202d\u202e]"  # shown by a sign of the same length
         pattern = ".".join(map(re.escape, re.split(controls, text)))
         assert re.fullmatch(pattern, own, re.DOTALL)
-
-
-def test_a_page_stands_alone_and_a_fragment_does_not(fruit: StaticEmbedder) -> None:
-    why = fruit.explain("apple <the> car", "pear zebra")
-    page, fragment = why.to_html(), why._repr_html_()
-    assert page.startswith("<!doctype html>")
-    assert '<meta charset="utf-8">' in page
-    assert fragment in page
-    assert fragment.startswith('<div class="pellucid">')
-    assert "url(" not in page
-    assert "http" not in page
-    assert "prefers-color-scheme: dark" in page
-    assert '[data-jp-theme-light="false"]' in page
-    assert '<mark class="for"' in page
-    assert '<span class="unknown" title="not in the vocabulary">zebra</span>' in page
-    assert 'class="grid"' in page
-    assert 'class="grid"' not in anchors().to_html()
-    assert "&lt;b&gt;weather&lt;/b&gt;" in anchors().to_html()
-
-
-def test_long_texts_and_overlapping_spans_are_cut_not_repeated() -> None:
-    row = Row("x", ("x",), 0.5, 0.0, spans1=((0, 4), (2, 6), (90, 99)))
-    why = Explanation.from_terms("lexicon", ("abcdefgh", None), 0.5, [row], unknown=(((5, 8),), ()))
-    shown = next(part for part in why._parts() if isinstance(part, MarkedTexts)).texts[0]
-    assert [piece.text for piece in shown.pieces] == ["abcd", "ef", "gh"]
-    assert [piece.text for piece in cut(shown.pieces, 3)][:1] == ["abc"]
 
 
 def test_word_matrix_is_in_text_order_and_adds_up(fruit: StaticEmbedder) -> None:
@@ -797,3 +629,62 @@ def test_letters_without_a_font_are_said(monkeypatch: pytest.MonkeyPatch, fruit:
 )
 def test_a_name_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
     assert phrase_text(phrase, (0, len(phrase))) == name
+
+
+ROW = {"name": "pear", "parts": ["pear"], "contribution": 1.0, "share": 1.0, "key": ["pear"], "kind": "word"}
+COVERAGE = {"known": 3, "total": 4, "partly": 2, "share": 0.5, "read_as": [["covid", "co"]]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 1}, "has version 1; this pellucid reads version 2"),
+        ({"colour": "blue"}, "colour"),
+        ({"unknown9": []}, "not an explanation of version 2"),
+        ({"rows": [3]}, "not an explanation"),
+        ({"rows": {}}, "not an explanation"),
+        ({"rows": [ROW | {"colour": "blue"}]}, "a row has other keys"),
+        ({"score": 1.7e308}, "not an explanation"),
+        ({"remainder": 10**400}, "not an explanation"),
+        ({"text2": None, "text3": "a"}, "not an explanation"),
+        ({"coverage": {}}, "not an explanation"),
+        ({"coverage": [COVERAGE]}, "2 texts and 1 coverages"),
+        ({"coverage": [COVERAGE | {"known": 5}] * 2}, "coverage"),
+        ({"coverage": [COVERAGE | {"share": 0.8}] * 2}, "coverage"),
+        ({"coverage": [COVERAGE | {"read_as": [["covid"]]}] * 2}, "coverage"),
+        ({"measurement": {}}, "measurement"),
+        ({"measurement": {"n_texts": "3", "standard_error": 0.5}}, "measurement|not an explanation"),
+    ],
+)
+def test_what_is_no_explanation_is_refused(fruit: StaticEmbedder, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Explanation.from_dict(fruit.explain("apple", "pear").to_dict() | change)
+
+
+def test_coverage_measurement_and_whole_numbers_are_read_as_they_were_written(fruit: StaticEmbedder) -> None:
+    value = fruit.explain("apple", "pear").to_dict()
+    measured = value | {"coverage": [COVERAGE] * 2, "measurement": {"n_texts": 3, "standard_error": 0.5}}
+    read = Explanation.from_dict(measured)
+    assert read.coverage == (Coverage(3, 4, 2, share=0.5, read_as=(("covid", "co"),)),) * 2
+    assert read.measurement == (3, 0.5)
+    whole = Explanation.from_dict(value | {"exact": False, "rows": [], "score": 10**20, "remainder": 10**20})
+    assert type(whole.score) is float and whole.to_dict()["remainder"] == 1e20
+
+
+def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
+    view = str(fruit.explain("apple pear zebra", "apple, quagga"))
+    assert 'Similarity 0.98, mainly because "apple pear" matches "apple" (100%).' in view
+    assert "2 word pairs adding up to the score exactly" in view and "not in the vocabulary: zebra" in view
+    narrow = fruit.explain("apple pear", "apple car").to_text(width=48, rows=True)
+    assert "apple \u00d7 apple" in narrow and max(map(len, narrow.splitlines())) <= 48
+    assert "sum of 1 more word pair\n" in fruit.explain("apple pear", "apple").to_text(rows=True, top_k=1)
+    assert numbers(str(anchors())) == [0.4, -0.1, 0.2, 0.5] and "what the rows leave out" in str(anchors())
+
+
+def test_a_page_stands_alone_and_a_fragment_does_not(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple <the> car", "pear zebra")
+    page, fragment = why.to_html(), why._repr_html_()
+    assert page.startswith("<!doctype html>") and fragment in page and fragment.startswith("<div ")
+    assert "url(" not in page and "http" not in page and "prefers-color-scheme: dark" in page
+    assert '<span class="unknown" title="not in the vocabulary">zebra</span>' in page
+    assert "&lt;b&gt;weather&lt;/b&gt;" in anchors().to_html()

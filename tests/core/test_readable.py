@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -368,20 +367,6 @@ def test_an_explanation_makes_no_groups_until_they_are_asked_for(fruit: StaticEm
     assert why.score and repr(why) and "_grouped" not in vars(why)
     assert why.groups() and "_grouped" in vars(why)
     assert anchors().groups()[-1].kind == "remainder"
-
-
-@pytest.mark.full
-def test_phrases_agree_with_those_of_people() -> None:
-    """On iSTS images, F1 of the pairs of tokens in matched phrases; the constants were chosen on another set."""
-    path = Path(__file__).parents[3] / "shared/data/alignment/ists2016/images.wa.xz"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there")
-    from benchmarks.phrases import f1, read_sentences, token_pairs
-
-    model, sentences = pellucid.load("static-en"), list(read_sentences(path))
-    why = [model.explain(" ".join(one.first), " ".join(one.second)) for one in sentences]
-    found = [token_pairs(one, own._grouped.matched_words()) for own, one in zip(why, sentences)]
-    assert float(f1(found, [one.pairs for one in sentences]).partition(" ")[0]) >= 0.74
 
 
 def hit_words(score: float, **values: float) -> HitWords:

@@ -34,13 +34,10 @@ from pellucid.explain.rows import EMBEDDING, WORD, Measurement, Row
 from pellucid.explain.views.parts import (
     AnyPart,
     Heading,
-    MarkedText,
-    MarkedTexts,
     Note,
     TablePart,
     counted,
     listed,
-    marked,
     numbers,
 )
 from pellucid.explain.views.report import Report
@@ -78,11 +75,9 @@ class Coalitions(NamedTuple):
         return estimates.mean(axis=0), estimates
 
 
-def coalitions(
-    n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0, *, max_exact: int = MAX_EXACT_PLAYERS
-) -> Coalitions:
-    """Return the sets of players that are measured: all of up to `max_exact`, else those of `n_pairs` random orders."""
-    if n_players <= max_exact:
+def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> Coalitions:
+    """Return the sets of players that are measured: all of a few, else those of `n_pairs` random orders."""
+    if n_players <= MAX_EXACT_PLAYERS:
         return _all_sets(n_players)
     draw = np.random.default_rng(seed)
     numbers: dict[tuple[int, ...], int] = {(): 0, tuple(range(n_players)): 1}
@@ -309,8 +304,6 @@ class Counterfactual(Report):
             f"Without {removed} the score falls below {self.below:.4f}; {bound}. "
             f"{counted(self.n_texts, 'shortened passage')} scored."
         )
-        sums = {(part.start, part.end): -1.0 for part in self.removed}
-        yield MarkedTexts((MarkedText("removed", tuple(marked(self.passage, sums, (), 1.0))),))
         rows = ((phrase_text(part.text, (0, len(part.text))), f"{part.start:,}") for part in self.removed)
         yield TablePart.of("", ["removed", *numbers("at character")], rows)
 
@@ -353,10 +346,18 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
         scores.update(passage.scores(text for text in texts if text not in scores))
         return [(scores[text], players) for text, players in zip(texts, sets)]
 
+    def result(removal: tuple[float, Sequence[int]]) -> Counterfactual:
+        score, players = removal
+        spans = (variants.spans[player] for player in sorted(players))
+        return Counterfactual(
+            passage.text, tuple(RemovedWords(passage.text[slice(*span)], *span) for span in spans),
+            variants.without_players(players), passage.own_score, score, below, len(players) <= 2, len(scores),
+        )  # fmt: skip
+
     singles = tried([[player] for player in range(n_players)])
     single = min(singles, key=lambda item: item[0])
     if single[0] < below:
-        return _counterfactual(passage, variants, single, below, is_fewest=True, n_texts=len(scores))
+        return result(single)
     # No encoder need read a text without words: its score is what each word alone takes away, all of it together.
     empty = passage.own_score - sum(passage.own_score - score for score, _ in singles)
     of_sets = np.array([empty, passage.own_score, *(scores[text] for text in variants.texts[1:])])
@@ -374,17 +375,4 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
         if not fewer:
             break
         enough = min(fewer, key=lambda item: item[0])
-    return _counterfactual(passage, variants, enough, below, is_fewest=len(enough[1]) == 2, n_texts=len(scores))
-
-
-def _counterfactual(
-    passage: Passage, variants: Variants, removal: tuple[float, Sequence[int]], below: float, *, is_fewest: bool,
-    n_texts: int,
-) -> Counterfactual:  # fmt: skip
-    """Return what a set of players does when it is removed."""
-    score, players = removal
-    removed = (RemovedWords(passage.text[slice(*span)], *span) for span in (variants.spans[p] for p in sorted(players)))
-    shortened = variants.without_players(players)
-    return Counterfactual(
-        passage.text, tuple(removed), shortened, passage.own_score, score, below, is_fewest, n_texts
-    )  # fmt: skip
+    return result(enough)

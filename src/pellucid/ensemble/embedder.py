@@ -34,12 +34,12 @@ from pellucid.core.arrays import Role, l2_normalize, to_2d_array
 from pellucid.core.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same, fingerprint
-from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
+from pellucid.core.query import EMPTY_TERMS, Query, StoredVector, Terms
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import EMBEDDING, REMAINDER, Row
+from pellucid.explain.rows import EMBEDDING, Row
 from pellucid.loading import load
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import read_json, write_json
@@ -161,16 +161,8 @@ class EnsembleQuery(Query):
             for part, explanation in zip(parts, explanations)
             for row_number in range(len(explanation.rows))
         ]
-        remainder_parts = [
-            (p, explanation)
-            for p, explanation in zip(parts, explanations)
-            if not explanation.exact and isinstance(p.model, EncoderEmbedder)
-        ]
 
         def row(row_number: int) -> Row:
-            if row_number >= len(rows):
-                part, explanation = remainder_parts[row_number - len(rows)]
-                return REMAINDER_ROW._replace(name=part.name + BETWEEN + REMAINDER, key=(part.name, REMAINDER))
             part, explanation, row_index = rows[row_number]
             named: Row = explanation.rows[row_index]
             if named.kind == EMBEDDING:  # its one row
@@ -178,11 +170,9 @@ class EnsembleQuery(Query):
             return named._replace(name=part.name + BETWEEN + named.name, key=(part.name, *named.key))
 
         contributions = [part.weight * explanation.contributions for part, explanation in zip(parts, explanations)]
-        # rows of their own, so that parts can be told apart
-        remainders = [part.weight * explanation.remainder for part, explanation in remainder_parts]
         score = sum(part.weight * explanation.score for part, explanation in zip(parts, explanations))
-        exact = sum(not explanation.exact for explanation in explanations) == len(remainder_parts)
-        return Terms(np.concatenate([*contributions, remainders]), row, score=score, exact=exact)
+        exact = all(explanation.exact for explanation in explanations)
+        return Terms(np.concatenate([np.zeros(0), *contributions]), row, score=score, exact=exact)
 
 
 def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:

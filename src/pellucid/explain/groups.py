@@ -194,15 +194,6 @@ class GroupedRows:
         pairs = np.add.reduceat(np.add.reduceat(at_places, self._phrases[0].starts, axis=0), of_other.starts, axis=1)
         return _Sums(pairs, pairs.sum(axis=1), pairs.sum(axis=0))
 
-    def matched_words(self) -> list[tuple[Span, Span]]:
-        """Return the pairs of a word of text 1 and a word of text 2 whose phrases match, by where they stand."""
-        first, second = (
-            [(span, match) for match, *words in zip(phrases.matches, phrases.starts, [*phrases.starts[1:], len(spans)])
-             for span in spans[slice(*words)] if match >= 0]
-            for phrases, spans in zip(self._phrases[:2], self._words)
-        )  # fmt: skip
-        return [(span1, span2) for span1, match1 in first for span2, match2 in second if match1 == match2]
-
     def word_sums(self) -> list[WordSum]:
         """Return what each content word of text 1 adds, wherever it stands, and each row that has a name of its own."""
         table = next(iter(self._tables), None)

@@ -15,7 +15,6 @@ from pellucid.explain.views.parts import (
     Histogram,
     Lead,
     MarkedTexts,
-    MarkedWord,
     Note,
     TablePart,
     cut,
@@ -79,15 +78,8 @@ def _table(table: TablePart) -> str:
 
 
 def _cell(column: Column, value: Any) -> str:
-    if column.kind == "words":
-        return ", ".join(map(_word, value))
     written = markdown_text("".join(value) if column.kind == "phrases" else value or "")
     return f"<code>{written}</code>" if column.kind == "code" and written else written
-
-
-def _word(word: MarkedWord) -> str:
-    around = {"strong": "**", "faint": "*"}.get(word.mark, "")
-    return f"{around}{markdown_text(word.text)}{around}"
 
 
 def _paragraph(text: str) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.explain.views.parts import (
-    MARKS,
     WEAK,
     AnyPart,
     Bars,
@@ -28,7 +27,6 @@ from pellucid.explain.views.parts import (
     Lead,
     LinkedTexts,
     MarkedTexts,
-    MarkedWord,
     Matrix,
     Note,
     Piece,
@@ -42,7 +40,6 @@ from pellucid.text.unicode import well_formed
 
 _LONGEST_TEXT = 20_000  # characters of a text whose words are marked
 _LONGEST_CELL = 600  # characters of a text in a table
-_LONGEST_WORD = 40  # characters of a word among others
 _MATRIX_WORDS = 16  # a side; more do not fit a screen
 _MAX_TINT_OPACITY = 0.62  # text on it keeps a contrast above 4.5 in both schemes
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {
@@ -179,8 +176,6 @@ def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
         return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
     if column.kind == "interval":
         return f'<td class="interval">{_interval(*value) if value else ""}</td>'
-    if column.kind == "words":
-        return f'<td class="words" dir="auto">{" ".join(map(_word, value))}</td>'
     if column.kind == "phrases":
         pieces = [safe(shorten(piece, _LONGEST_CELL)) for piece in value]
         return f'<td class="text">{"".join(p if n % 2 else f"<bdi>{p}</bdi>" for n, p in enumerate(pieces))}</td>'
@@ -190,15 +185,6 @@ def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
     if column.kind == "number":
         return f'<td class="number">{written}</td>'
     return f'<td class="text"><bdi>{written}</bdi></td>'
-
-
-def _word(word: MarkedWord) -> str:
-    """Return a word as a mark, tinted by how strong it is."""
-    written = f"<bdi>{safe(shorten(word.text, _LONGEST_WORD))}</bdi>{MARKS[word.mark]}"
-    if not word.mark:
-        return f"<span>{written}</span>"
-    tint = {"strong": ".42", "faint": ".14"}[word.mark]
-    return f'<mark class="for {word.mark}" style="--tint:{tint}">{written}</mark>'
 
 
 def _bar(value: float, low: float, high: float) -> str:

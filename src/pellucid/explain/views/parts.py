@@ -17,7 +17,6 @@ import numpy.typing as npt
 from pellucid.text.unicode import canonicalize, well_formed
 
 STRONG, WEAK = 0.5, 0.05  # of the strongest word of a text; below the second a word is left unmarked
-MARKS = {"strong": "*", "faint": "~", "": ""}  # behind a word, where colour alone would not do
 
 # One character for one, so that spans keep their meaning: what could move the cursor or reorder a line is made visible.
 _VISIBLE = (
@@ -89,19 +88,12 @@ class LinkedTexts(NamedTuple):
     links: tuple[Link, ...]
 
 
-class MarkedWord(NamedTuple):
-    """A word in a cell of words; mark "strong", "faint" or ""."""
-
-    text: str
-    mark: str = ""
-
-
 class Column(NamedTuple):
     """A column of a table.
 
     Its kind is "number", "text", "name" (text that a narrow medium may cut to one line), "bar" (from -1 to 1),
-    "interval" (a number and the ends of its interval, from -1 to 1), "code" (which it may leave out), "words" (tuples
-    of MarkedWord), or "phrases": texts of a direction each, with what stands between two.
+    "interval" (a number and the ends of its interval, from -1 to 1), "code" (which it may leave out), or
+    "phrases": texts of a direction each, with what stands between two.
     """
 
     title: str
@@ -109,7 +101,7 @@ class Column(NamedTuple):
 
 
 class TablePart(NamedTuple):
-    """A table of strings; the cells of bars are numbers, None for none, those of words are tuples of MarkedWord."""
+    """A table of strings; the cells of bars are numbers, None for none."""
 
     title: str
     columns: tuple[Column, ...]

@@ -5,7 +5,7 @@ Signs are written as well as coloured, and bars are of # where blocks cannot be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Any
 
@@ -18,7 +18,6 @@ from rich.text import Text
 
 from pellucid.errors import check_integer
 from pellucid.explain.views.parts import (
-    MARKS,
     STRONG,
     WEAK,
     AnyPart,
@@ -29,7 +28,6 @@ from pellucid.explain.views.parts import (
     Lead,
     LinkedTexts,
     MarkedTexts,
-    MarkedWord,
     Matrix,
     Note,
     Piece,
@@ -52,7 +50,6 @@ COLUMN_GAP, MIN_COLUMN_GAP = 3, 2
 """Characters between two columns, and where a table would not fit otherwise."""
 _LONGEST_TEXT = 1_500  # characters of a text whose words are marked
 _LONGEST_CELL = 160  # characters of a text or name in a table
-_LONGEST_WORD = 40  # characters of a word among others
 _BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
@@ -141,7 +138,7 @@ def _table(table: TablePart, options: ConsoleOptions) -> RenderableType:
     without_code = [n for n in shown if columns[n].kind != "code"]
     without_bars = [n for n in without_code if columns[n].kind != "bar"]
     layouts = [(False, COLUMN_GAP), (True, COLUMN_GAP), (True, MIN_COLUMN_GAP)]
-    names, texts = ("name",), ("name", "text", "words", "phrases")
+    names, texts = ("name",), ("name", "text", "phrases")
     stages: list[tuple[list[int], tuple[str, ...]]] = [(shown, ()), (without_code, ())]
     stages += [(without_code, names), (without_bars, names), (without_code, texts), (without_bars, texts)]
     for numbers, cut_kinds in stages:
@@ -242,22 +239,10 @@ def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
     if kind == "bar":
         value = value[0] if isinstance(value, tuple) else value  # of an interval
         return _bar(value or 0.0, blocks=not options.ascii_only)
-    if kind == "words":
-        return _words(value)
     if kind == "phrases":
         value = "".join(value)
     written = visible(value)
     return Text(written if kind == "code" else shorten(written, _LONGEST_CELL), style="dim" if kind == "code" else "")
-
-
-def _words(words: Sequence[MarkedWord]) -> Text:
-    """Return words in the colour of their marks, with the marks behind them."""
-    line = Text()
-    for number, word in enumerate(words):
-        style = {"strong": f"bold {_FOR}", "faint": _FOR}.get(word.mark, "")
-        shown = visible(shorten(word.text, _LONGEST_WORD))
-        line.append("  " if number else "").append(shown + MARKS[word.mark], style=style)
-    return line
 
 
 def _bar(part: float, *, blocks: bool) -> Text:
