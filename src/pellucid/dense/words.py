@@ -535,7 +535,8 @@ def _half_precision(encoder: Embedder) -> Iterator[None]:
     """Let torch compute in bfloat16 where the processor does so itself: twice as fast, and near enough to fit on."""
     from pellucid.transformer.backbone import half_dtype
 
-    torch, model = sys.modules.get("torch"), getattr(encoder, "model", None)
+    torch: Any = sys.modules.get("torch")
+    model: Any = getattr(encoder, "model", None)
     weights = [*model.parameters()] if hasattr(model, "parameters") else []  # those in half precision are not mixed
     is_float32 = torch is not None and {weight.dtype for weight in weights} <= {torch.float32}
     if not is_float32 or encoder.device != "cpu" or half_dtype() != "bfloat16":

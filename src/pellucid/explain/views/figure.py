@@ -97,7 +97,7 @@ class Canvas:
             if "$" in text.get_text():
                 text.set_parse_math(False)
             if not text.get_text().isascii():
-                text.set_family(_families(text.get_family()[0], text.get_text()))
+                text.set_fontfamily(_families(text.get_fontfamily()[0], text.get_text()))
         _warn_of_order("".join(text.get_text() for text in texts))
         return self._figure
 
@@ -254,7 +254,8 @@ def _word_columns(line: str, is_rtl: bool) -> list[tuple[int, int, int]]:
     levels = [1 if direction else 2 * is_rtl for direction in directions]  # as the bidirectional algorithm of Unicode
     order = list(range(len(words)))
     for level in (2, 1):
-        runs = [(is_run, list(run)) for is_run, run in groupby(order, lambda n, level=level: levels[n] >= level)]
+        is_high = [word_level >= level for word_level in levels]
+        runs = [(is_run, list(run)) for is_run, run in groupby(order, is_high.__getitem__)]
         order = [n for is_run, run in runs for n in (run[::-1] if is_run else run)]
     column, columns = 0, dict[int, int]()
     for n in order:
