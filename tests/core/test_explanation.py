@@ -29,7 +29,7 @@ from pellucid.explain.rows import SHARED, PairTable, Row
 from pellucid.explain.views.parts import Matrix
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
-from tables import CONTROLS, check_json
+from tables import CONTROLS, check_json, check_terminal
 
 HOSTILE = [
     "</p></div><script>alert(1)</script>",
