@@ -346,7 +346,8 @@ def _check_next(subjects: Subjects, name: str, folder: Path, expected: Whole) ->
 
 
 def _check_no_parts(folder: Path) -> None:
-    parts = [str(path.relative_to(folder)) for path in folder.rglob("*.part")]
+    left = [path for pattern in ("*.part", ".tmp*") for path in folder.rglob(pattern)]  # ours, and of libraries
+    parts = [str(path.relative_to(folder)) for path in left]
     if parts:
         raise Failed("left over", f"{parts} after a later run")
 
