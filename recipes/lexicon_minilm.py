@@ -23,7 +23,7 @@ import numpy as np
 
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.anchors import prepare_candidates
-from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings, fit_head
+from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings
 from pellucid.lexicon.trainer import TextSet
 from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.lexicon.training_data import TrainingRow
@@ -31,6 +31,7 @@ from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import read_adapter, write_adapter
 from recipes.anchors_en import CANDIDATES
+from recipes.lexicon_head import fit_head
 from recipes.static_en import open_teacher
 from recipes.tatoeba_pairs import all_paraphrases, test_sentences
 

@@ -34,6 +34,7 @@ from pellucid.text.tables import read_texts
 from pellucid.transformer import Backbone, open_backbone
 from pellucid.transformer.backbone import half_dtype
 from recipes.dense_minilm import train_dense
+from recipes.lexicon_head import load_clusters, save_clusters
 from recipes.lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
 from recipes.static_en import open_teacher
 from recipes.tatoeba_pairs import all_paraphrases, test_sentences
@@ -287,9 +288,9 @@ def clusters_of(source: Source, row: Row) -> Clusters:
         backbone = source.backbone(row)
         made = cluster_vocabulary(backbone.head, backbone.tokenizer, row.clusters, iterations=10, unit_rows=not row.raw)
         with tempfile.TemporaryDirectory(dir=source.work) as aside:
-            made.save(aside)
+            save_clusters(Path(aside), made)
             shutil.copytree(aside, folder)
-    return Clusters.load(folder)
+    return load_clusters(folder)
 
 
 def short_sentences(source: Source, count: int) -> list[str]:

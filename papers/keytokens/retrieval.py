@@ -31,10 +31,10 @@ from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
-from pellucid.lexicon.clusters import fit_rows
 from pellucid.persistence.store import read_json, write_json
 from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
+from recipes.lexicon_head import fit_rows
 
 KS, MS = (1000, 2000, 3000), (0, 25, 50, 75, 100)
 FIXED = (2000, 100)  # K and M at which adjustments are compared, set beforehand

@@ -41,6 +41,7 @@ from pellucid.lexicon import (
 from pellucid.lexicon.training_data import TrainingRow
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import Attention
+from recipes.lexicon_head import load_clusters, save_clusters
 from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 
 POOLINGS, KS = ("last", "sum", "max"), (1000, 2000, 4000, 8000, None)
@@ -189,10 +190,10 @@ class Bench:
         if not folder.exists():
             clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, run.k, seed=run.seed)
             with tempfile.TemporaryDirectory(dir=self.work) as aside:
-                clusters.save(aside)
+                save_clusters(Path(aside), clusters)
                 os.rename(aside, folder)
                 os.mkdir(aside)
-        return Clusters.load(folder)
+        return load_clusters(folder)
 
     def _dense(self, run: Run) -> dict[str, Any]:
         model = dense_model(self.model, run)

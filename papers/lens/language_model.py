@@ -47,10 +47,11 @@ from papers.lens.tables import QUERIES, pruned, side_by_side
 from papers.vector_cache import CachedEncoder, distinct
 from pellucid import LexiconEmbedder, load
 from pellucid.core.arrays import l2_normalize
-from pellucid.lexicon import Clusters, LexiconSettings
+from pellucid.lexicon import LexiconSettings
 from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import half_dtype
+from recipes.lexicon_head import load_clusters
 from recipes.lexicon_smollm2 import (
     LENGTH,
     START,
@@ -246,7 +247,7 @@ def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
     A start token comes before each text and is not pooled: the state of whatever is first is like no other.
     """
     backbone = open_backbone(source.model, attention="causal", dtype=half_dtype(), device="cpu")
-    clusters = Clusters.load(source.work / "clusters-4000")
+    clusters = load_clusters(source.work / "clusters-4000")
     states = []
     with torch.inference_mode():
         for text in texts:
@@ -281,7 +282,7 @@ def strongest(bench: Bench) -> dict[str, list[list[str]]]:
 
 def cluster_words(source: Source) -> dict[str, list[str]]:
     """Return the words of the clusters that hold the tokens whose clusters the paper prints."""
-    clusters = Clusters.load(source.work / "clusters-4000")
+    clusters = load_clusters(source.work / "clusters-4000")
     tokenizer = AutoTokenizer.from_pretrained(source.model, local_files_only=True)
     first = [tokenizer.encode(token, add_special_tokens=False)[0] for token in CLUSTERS]
     return {token: list(clusters.words[clusters.assignment[n]][:6]) for token, n in zip(CLUSTERS, first)}

@@ -344,11 +344,12 @@ def test_of_equal_scores_the_right_document_is_not_the_first(opened, shared):
 def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
     script = opened("papers.lens.language_model")
     from pellucid.lexicon import Clusters
+    from recipes.lexicon_head import save_clusters
 
     for name, assignment in (("None", [0, -1, 1, 2, 3]), ("4000", [1, -1, 0, 1, 0])):
         centroids = np.zeros((max(assignment) + 1, 2), np.float32)
         made = Clusters.nameless(centroids)
-        replace(made, assignment=np.array(assignment)).save(tmp_path / f"clusters-{name}")
+        save_clusters(tmp_path / f"clusters-{name}", replace(made, assignment=np.array(assignment)))
     source = types.SimpleNamespace(work=tmp_path)
     rows = sparse.csr_matrix(np.array([[0.5, 0.1, 0.7, 0.0], [0.0, 0.0, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]], np.float32))
     both = np.array([[0.1, 0.7], [0.0, 0.2], [0.0, 0.0]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordLevel
 
-from pellucid.errors import InputError, ModelFolderError
-from pellucid.lexicon.clusters import FILES, Clusters, cluster_vocabulary
+from pellucid.core.dimensions import read_dimensions, write_dimensions
+from pellucid.errors import InputError
+from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.transformer.tokenwords import Rank, common_words, readable, vocabulary_of
 
 _RNG = np.random.default_rng(0)
@@ -174,16 +174,16 @@ def test_a_language_of_ones_own():
 
 
 @given(st.lists(st.text(max_size=6), max_size=30))
-def test_any_tokens_get_different_names_that_survive_saving(tmp_path_factory, tokens):
+def test_any_tokens_get_different_names_that_survive_a_table(tmp_path_factory, tokens):
     read = readable(tokens)
     assert all((token.rank == Rank.NONE) == (token.text == "") for token in read)
     if not any(token.text for token in read):
         return
     clusters = cluster_vocabulary(np.eye(len(tokens), dtype=np.float32), tokens, None)
     assert len(set(clusters.names)) == len(clusters.names)
-    folder = tmp_path_factory.mktemp("clusters")
-    clusters.save(folder)
-    assert Clusters.load(folder).names == clusters.names
+    path = tmp_path_factory.mktemp("clusters") / "dimensions.tsv"
+    write_dimensions(path, clusters.dimensions)
+    assert read_dimensions(path, len(clusters), clusters.words).dimensions.names == clusters.names
 
 
 class _Slow:
@@ -210,51 +210,6 @@ def test_the_vocabulary_of_a_transformers_tokenizer():
 
     wrapped = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(["<unk>", "dog", "</s>"]), eos_token="</s>")
     assert vocabulary_of(wrapped) == (["<unk>", "dog", "</s>"], {2})
-
-
-# --- Files and figures ------------------------------------------------------------------------------------------------
-
-
-def test_saving_and_loading(tmp_path):
-    clusters = _bert()
-    clusters.save(tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == set(FILES)
-    read = Clusters.load(tmp_path)
-    assert read.names == clusters.names and read.words == clusters.words
-    np.testing.assert_array_equal(read.assignment, clusters.assignment)
-    np.testing.assert_array_equal(read.centroids, clusters.centroids)
-    clusters.save(tmp_path, dtype="float16")
-    half = Clusters.load(tmp_path).centroids
-    assert half.dtype == np.float32
-    np.testing.assert_allclose(half, clusters.centroids, rtol=1e-3, atol=1e-4)
-
-
-def test_a_name_changed_in_the_table_is_read(tmp_path):
-    _bert().save(tmp_path)
-    with open(tmp_path / "dimensions.tsv", encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, dialect="excel-tab"))
-    for name in ("critics", rows[1][1]):
-        rows[2][1] = name
-        with open(tmp_path / "dimensions.tsv", "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, dialect="excel-tab").writerows(rows)
-        if name == "critics":
-            assert Clusters.load(tmp_path).names[1] == "critics"
-    with pytest.raises(ModelFolderError, match="0 and 1 have the same name"):
-        Clusters.load(tmp_path)
-
-
-def test_broken_folders(tmp_path):
-    with pytest.raises(ModelFolderError, match=r"clusters\.safetensors"):
-        Clusters.load(tmp_path)
-    _bert().save(tmp_path)
-    (tmp_path / "clusters.json").write_text('{"words": [["a"]]}', encoding="utf-8")
-    with pytest.raises(ModelFolderError, match="1 lists of words"):
-        Clusters.load(tmp_path)
-    (tmp_path / "clusters.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(ModelFolderError, match="holds no clusters"):
-        Clusters.load(tmp_path)
-    with pytest.raises(InputError, match="float64"):
-        _bert().save(tmp_path, dtype="float64")
 
 
 def test_sizes_count_the_tokens_of_each_cluster():

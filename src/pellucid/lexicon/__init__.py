@@ -5,11 +5,7 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.lexicon.clusters import (
-        Clusters as Clusters,
-        cluster_vocabulary as cluster_vocabulary,
-        fit_head as fit_head,
-    )
+    from pellucid.lexicon.clusters import Clusters as Clusters, cluster_vocabulary as cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, LexiconSettings as LexiconSettings
     from pellucid.lexicon.static import StaticLexiconEmbedder as StaticLexiconEmbedder
     from pellucid.lexicon.training import TrainingSettings as TrainingSettings, train_lexicon as train_lexicon

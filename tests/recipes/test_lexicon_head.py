@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,12 +14,9 @@ torch = pytest.importorskip("torch")
 from pellucid import LexiconEmbedder  # noqa: E402
 from pellucid.core.arrays import l2_normalize  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
-from pellucid.lexicon.clusters import (  # noqa: E402
-    cluster_vocabulary,
-    fit_head,
-    fit_rows,
-)
+from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
+from recipes.lexicon_head import fit_head, fit_rows, load_clusters, save_clusters  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 TEXTS = [" ".join(RANDOM.choice(WORDS, RANDOM.integers(2, 9))) for _ in range(200)]
@@ -101,22 +100,19 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
     assert model.encode(["the sick boy"]).nnz > 0
 
 
-@pytest.mark.parametrize("firing", [0, 1, -0.5, float("nan")])
-def test_a_share_of_no_use_is_refused(backbone, clusters, firing):
+def test_what_cannot_be_fitted_is_refused(backbone, clusters):
+    other = replace(clusters, assignment=clusters.assignment[:-1])
     with pytest.raises(InputError, match="above 0 and below 1"):
-        fit_head(backbone, clusters, TEXTS, firing=firing)
-
-
-def test_too_few_texts_are_refused(backbone, clusters):
-    with pytest.raises(InputError, match="Give more texts"):
-        fit_head(backbone, clusters, ["the sick boy"])
+        fit_head(backbone, clusters, TEXTS, firing=float("nan"))
     with pytest.raises(InputError, match="Give more texts"):
         fit_head(backbone, clusters, [])
-
-
-def test_clusters_of_another_head_are_refused(backbone, clusters):
-    from dataclasses import replace
-
-    other = replace(clusters, assignment=clusters.assignment[:-1])
     with pytest.raises(InputError, match="cluster the head of this backbone"):
         fit_head(backbone, other, TEXTS)
+
+
+def test_clusters_are_loaded_as_saved(clusters, tmp_path):
+    save_clusters(tmp_path, clusters)
+    loaded = load_clusters(tmp_path)
+    assert (loaded.names, loaded.words) == (clusters.names, clusters.words)
+    np.testing.assert_array_equal(loaded.centroids, clusters.centroids)
+    np.testing.assert_array_equal(loaded.assignment, clusters.assignment)
