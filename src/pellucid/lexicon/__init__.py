@@ -20,7 +20,7 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "pellucid.lexicon.clusters": "Clusters cluster_vocabulary fit_head",
+            "pellucid.lexicon.clusters": "Clusters cluster_vocabulary",
             "pellucid.lexicon.embedder": "LexiconEmbedder LexiconSettings",
             "pellucid.lexicon.static": "StaticLexiconEmbedder",
             "pellucid.lexicon.training": "TrainingSettings train_lexicon",
