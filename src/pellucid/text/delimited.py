@@ -189,10 +189,10 @@ class DelimitedFile:
             ]
             self._spanning += [(first, last) for first, last, _ in filled if last > first]
             first_lines, rows = [first for first, _, _ in filled], [cells for _, _, cells in filled]
-        for first, cells in zip(first_lines, rows):
-            if self._converts or "\\N" in cells:
-                cells[:] = map(self._convert, cells)
-            if len(cells) > _MAX_ROW_CELLS:
+        for first, row in zip(first_lines, rows):
+            if self._converts or "\\N" in row:
+                row[:] = map(self._convert, row)
+            if len(row) > _MAX_ROW_CELLS:
                 raise CorpusError(f"{self.path}, line {first}: more than {_MAX_ROW_CELLS:,} cells in a row; divide it")
         return first_lines, rows
 

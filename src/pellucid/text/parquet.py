@@ -42,7 +42,7 @@ class Table:
             self._file = ParquetFile(path, page_checksum_verification=True)
             self.schema, metadata = self._file.schema_arrow, self._file.metadata
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-            self.starts = list(accumulate((group.num_rows for group in groups), initial=0))
+            self.starts: list[int] = list(accumulate((group.num_rows for group in groups), initial=0))
             if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != self.starts[-1]:
                 raise CorpusError(f"{path} is damaged: its row groups have {self.starts[-1]} rows")
             self._strings = [

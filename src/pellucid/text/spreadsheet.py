@@ -69,6 +69,8 @@ class Sheet:
             empty_cell = _empty_cell()
             rows = zip(self._sheet.iter_rows(**bounds), formulas)
         number = self._header
+        row: Any
+        formula_row: Any
         while True:
             with _explained(self.path, f"is damaged in row {number + 1}"):
                 row, formula_row = next(rows, (None, None))

@@ -533,13 +533,13 @@ def check_copy(file: CorpusFile, target: Path) -> None:
         raise InputError(f"{file} is {file.kind}; end the name of {target} in that, too")
 
 
-def copy_rows(file: CorpusFile, target: Path, selected: Sequence[bool], named: Path) -> None:
+def copy_rows(file: CorpusFile, target: Path, selected: Any, named: Path) -> None:
     """Write the selected rows of a file to `target`, in the same format, quoting and encoding.
 
     Args:
         file: whose rows are in the order of `selected`.
         target: the new file.
-        selected: for each row of the file whether it is copied.
+        selected: for each row of the file whether it is copied, a list or an array.
         named: the path that the new file will have, which says how it is packed.
 
     Raises:
@@ -561,7 +561,7 @@ def copy_rows(file: CorpusFile, target: Path, selected: Sequence[bool], named: P
         raise CorpusError(f"{file} has {n_rows:,} texts, and {len(selected):,} were expected; do not change it")
 
 
-def _copy_lines(file: CorpusFile, output: Any, selected: Sequence[bool]) -> int:
+def _copy_lines(file: CorpusFile, output: Any, selected: Any) -> int:
     """Write the lines of the header and of the selected rows, and return how many rows there were."""
     with open_file(file.source) as source:
         start = source.read(1 << 16)
