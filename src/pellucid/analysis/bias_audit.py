@@ -56,6 +56,8 @@ from pellucid.explain.views.parts import (
 from pellucid.explain.views.report import Report, frame
 from pellucid.progress import check_cancelled
 from pellucid.text.tables import Corpus, CorpusFile, read_texts
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import split_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -69,6 +71,7 @@ MAX_TEXTS = 5_000
 
 _ERROR_RATE = 0.05  # of all targets together
 _MIN_NUMBERS = 5  # targets with a number, below which no correlation is computed
+_MAX_GUESSED = 1 / 3  # of the words of a target
 _EPS = 1e-9
 _SAME_DECIMALS = 5  # of vectors of pairs that a model reads as one
 _BLOCK_TEXTS = 512
@@ -249,9 +252,10 @@ def bias(
     check_model(model)
     word_pairs, compared = read_pairs(pairs), read_targets(targets)
     notes: list[str] = []
-    rows = _without_guesses(model, word_pairs.rows, lambda row: f"{row.first} {row.second}", "pair", notes)
+    rows = _without_guesses(model, word_pairs.rows, [" ".join(row[:2]) for row in word_pairs.rows], "pair", notes)
     word_pairs = replace(word_pairs, rows=tuple(rows))
-    target_rows = _without_guesses(model, compared.rows, lambda target: target.text, "target", notes)
+    texts_of_targets = [target.text for target in compared.rows]
+    target_rows = _without_guesses(model, compared.rows, texts_of_targets, "target", notes, _MAX_GUESSED)
     fitting = _NUMBERS_FIT.get(targets) if isinstance(targets, str) else None
     has_numbers = bool(compared.expected) and (fitting is None or word_pairs.name in fitting)
     if not has_numbers:  # the percent of women says nothing of nationalities
@@ -272,11 +276,14 @@ def bias(
     )
 
 
-def _without_guesses(model: Embedder, items: Sequence[Any], text_for: Any, noun: str, notes: list[str]) -> list[Any]:
-    """Return the items all of whose words have a vector of their own; a note names the others."""
-    guesses = guessed_words(model, [text_for(item) for item in items])
-    selected = [item for item, words in zip(items, guesses) if not words]
-    guessed = list(dict.fromkeys(word for words in guesses for word in words))
+def _without_guesses(
+    model: Embedder, items: Sequence[Any], texts: list[str], noun: str, notes: list[str], most: float = 0.0
+) -> list[Any]:
+    """Return the items of whose words the model guesses at most a part; a note names the others' words."""
+    guesses = guessed_words(model, texts)
+    n_words = [len({lowercase(word.text) for word in split_words(text)}) for text in texts]
+    selected = [item for item, words, n in zip(items, guesses, n_words) if len(words) <= most * n]
+    guessed = list(dict.fromkeys(word for words, n in zip(guesses, n_words) if len(words) > most * n for word in words))
     if len(selected) < 2:
         raise InputError(
             f"the model knows {len(selected)} of {len(items)} {noun}s; at least two are needed. It has no vector for "

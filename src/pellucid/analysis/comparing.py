@@ -121,8 +121,10 @@ class Comparison(Report):
             yield Note("Changes are against the first model; \u03c1 is the rank correlation of the scores.")
         for name, words in zip(self.names, self.guessed, strict=True):
             if words:
-                some = ", ".join(words[:_N_NAMED_GUESSES])
-                yield Note(f"Scores of {name} rest on guesses where texts differ by words without a vector: {some}.")
+                shown_words = ", ".join(words[:_N_NAMED_GUESSES])
+                yield Note(
+                    f"Scores of {name} rest on guesses where texts differ by words without a vector: {shown_words}."
+                )
         for rank, pair in enumerate(self.changed, 1):
             yield from self._changed(rank, pair)
 

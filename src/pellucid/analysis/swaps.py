@@ -52,7 +52,7 @@ TEMPLATES = (
 _ADVERBS = frozenset(
     "yesterday today tomorrow tonight soon often always never again alone home personally well".split()
 )
-_NO_GROUPS = frozenset("id key title text body content url link date name label score number query answer".split())
+_METADATA_NAMES = frozenset("id key title text body content url link date name label score number query answer".split())
 _MAX_PHRASE_WORDS = 4  # of what stands for a group
 _FORM = (
     "pairs are a table whose first two columns are headed by the groups, such as male and female, with a word of each"
@@ -317,7 +317,7 @@ def _pairs_of_file(file: CorpusFile) -> WordPairs:
 def _check_groups(file: CorpusFile, names: list[str]) -> None:
     """Refuse a table of something else, such as ids and titles."""
     for name in names:
-        if lowercase(name.strip(" _")) in _NO_GROUPS:
+        if lowercase(name.strip(" _")) in _METADATA_NAMES:
             raise CorpusError(f"{file.path}: the column {name!r:.40} is no group; {_FORM}")
 
 
