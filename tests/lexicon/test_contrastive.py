@@ -35,7 +35,7 @@ from pellucid.lexicon.trainer import (  # noqa: E402
     candidate_loss,
     excluded_candidates,
 )
-from pellucid.lexicon.training import TrainingSettings, adapted_model, stack_adapters, train_lexicon  # noqa: E402
+from pellucid.lexicon.training import TrainingSettings, adapted_model, train_lexicon  # noqa: E402
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
 from pellucid.persistence.checkpoints import WorkFolder  # noqa: E402
 from pellucid.persistence.folder import allow_external  # noqa: E402
@@ -300,18 +300,15 @@ def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
 
 
 @pytest.mark.full
-def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
-    model = lexicon("llama")
-    model.backbone.model.save_pretrained(tmp_path / "base")
-    model.backbone.tokenizer.save_pretrained(tmp_path / "base")
-    once = train(LexiconEmbedder(open_backbone(tmp_path / "base", device="cpu"), model.clusters), tmp_path / "first")
-    twice = train(once, tmp_path / "second", rank=2, seed=1)
-    twice.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
-    with allow_external(True):
-        opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
-    texts = ["the man is riding the horse", "a car"]
-    np.testing.assert_allclose(opened.encode(texts).toarray(), twice.encode(texts).toarray(), atol=1e-5)
-    assert np.abs(once.encode(texts) - twice.encode(texts)).max() > 1e-2
+def test_a_model_with_an_adapter_is_trained_on_as_a_whole_copy(tmp_path):
+    once = train(lexicon(), tmp_path / "first", max_steps=1)
+    with pytest.raises(InputError, match=r"has an adapter already.*without backbone_name"):
+        train(once, tmp_path / "second")
+    once.save_pretrained(tmp_path / "whole")
+    whole = LexiconEmbedder.from_pretrained(tmp_path / "whole")
+    twice = train(whole, tmp_path / "second", rank=2, seed=1, max_steps=1)
+    np.testing.assert_allclose(whole.encode(["a car"]).toarray(), once.encode(["a car"]).toarray(), atol=1e-5)
+    assert np.abs(twice.encode(["a car"]) - once.encode(["a car"])).max() > 1e-4
 
 
 @pytest.mark.full
@@ -331,23 +328,6 @@ def test_training_goes_on_from_an_adapter(tmp_path):
     with pytest.raises(InputError, match="is of another transformer"):
         train(lexicon("llama"), tmp_path / "fifth", adapter=adapter)
     assert not [name for name in model.backbone.model.state_dict() if "lora" in name]
-
-
-def test_adapters_stack_by_hand():
-    torch.manual_seed(0)
-    names = [f"base_model.model.{layer}.lora_{side}.weight" for layer in ("a", "b") for side in "AB"]
-    one = (
-        {"peft_type": "LORA", "r": 2, "lora_alpha": 6},
-        {n: torch.randn(*s) for n, s in zip(names[:2], [(2, 5), (4, 2)])},
-    )
-    shapes = [(3, 5), (4, 3), (3, 2), (6, 3)]
-    two = {"peft_type": "LORA", "r": 3, "lora_alpha": 3}, {n: torch.randn(*s) for n, s in zip(names, shapes)}
-    config, tensors = stack_adapters(one, two)
-    assert (config["r"], config["lora_alpha"], config["target_modules"]) == (5, 5, ["a", "b"])
-    of_a = 3 * one[1][names[1]] @ one[1][names[0]] + two[1][names[1]] @ two[1][names[0]]
-    torch.testing.assert_close(tensors[names[1]] @ tensors[names[0]], of_a)
-    torch.testing.assert_close(tensors[names[3]] @ tensors[names[2]], two[1][names[3]] @ two[1][names[2]])
-    assert stack_adapters(({**one[0], "use_dora": True}, one[1]), two) is None
 
 
 def adapter_of(folder):

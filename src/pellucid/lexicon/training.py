@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 _FREE = ("save_steps",)  # settings that may differ when a run is resumed
 _BLOCK = 16_384  # vectors hashed at a time
-_PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+_DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 TRAINED = "trained"
 """Where in the folder of a run the adapter is in the end, and centroids that were trained."""
 
@@ -130,8 +129,8 @@ def train_lexicon(
         and the centroids are written. Where rows have prompts, `settings.takes_instruction` is set.
 
     Raises:
-        InputError: the model was edited, a set is too small, the loss becomes NaN, or `output_dir` is another run's or
-            of other rows, or a run is at work in it.
+        InputError: the model was edited or has an adapter, a set is too small, the loss becomes NaN, or `output_dir`
+            is another run's or of other rows, or a run is at work in it.
         ModelFolderError: the last checkpoint is damaged.
         MissingExtraError: sentence-transformers, peft, accelerate or datasets is not installed.
     """
@@ -181,6 +180,12 @@ def _checked(
     """Return the sets by name, after checking that all can be trained on."""
     if model.mixing is not None:
         raise InputError("the model's dimensions were scaled or merged; train it first and edit what comes out")
+    if model.backbone.adapter is not None:
+        raise InputError(
+            "the model has an adapter already, and a model is saved with one at most. To train on, give the settings "
+            "adapter='run/trained' and the model before its training; or save the model without backbone_name, "
+            "which merges the adapter, and train what you load"
+        )
     if not sets:
         raise InputError("there are no training sets")
     named = {part.name: part for part in sets}
@@ -322,40 +327,12 @@ def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> Lex
     """Return a copy of the model with the adapter in `folder`, and the centroids in its file `head` if one is named."""
     from safetensors.torch import load_file
 
-    merged, new_adapter = merge_adapter(copy.deepcopy(model.backbone.model), folder)
-    earlier = model.backbone.adapter
-    adapter = new_adapter if earlier is None else stack_adapters(earlier, new_adapter)
+    merged, adapter = merge_adapter(copy.deepcopy(model.backbone.model), folder)
     backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)
     clusters = model.clusters
     if head is not None:
         clusters = replace(clusters, centroids=load_file(str(folder / head))["head"].float().cpu().numpy())
     return LexiconEmbedder(backbone, clusters, model.settings, bias=model.bias)
-
-
-def stack_adapters(first: Adapter, second: Adapter) -> Adapter | None:
-    """Return one adapter that does what two do one after the other, None where one is not a plain low-rank adapter."""
-    # s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2]. Without one the model can be saved whole and not by name.
-    import torch
-
-    if not (_is_plain(first) and _is_plain(second)):
-        return None
-    adapters, tensors = (first, second), {}
-    ranks = [int(config["r"]) for config, _ in adapters]
-    layers = sorted({name.removesuffix(_DOWN) for _, weights in adapters for name in weights if name.endswith(_DOWN)})
-    for layer in layers:
-        shaped_weights = next(weights for _, weights in adapters if layer + _DOWN in weights)
-        width, height = shaped_weights[layer + _DOWN].shape[1], shaped_weights[layer + _UP].shape[0]
-        downs, ups = [], []
-        for (config, weights), rank in zip(adapters, ranks, strict=True):
-            root = math.sqrt(rank) if config.get("use_rslora") else rank
-            down, up = weights.get(layer + _DOWN), weights.get(layer + _UP)
-            downs.append(torch.zeros(rank, width) if down is None else down.float())
-            ups.append(torch.zeros(height, rank) if up is None else up.float() * (config["lora_alpha"] / root))
-        tensors[layer + _DOWN], tensors[layer + _UP] = torch.cat(downs), torch.cat(ups, dim=1).contiguous()
-    changes: dict[str, Any] = {"r": sum(ranks), "lora_alpha": sum(ranks), "use_rslora": False, "exclude_modules": None}
-    changes["target_modules"] = [layer.removeprefix(_PREFIX) for layer in layers]
-    changes["base_model_name_or_path"] = first[0].get("base_model_name_or_path")
-    return {**second[0], **changes}, tensors
 
 
 def _is_plain(adapter: Adapter) -> bool:
