@@ -18,7 +18,7 @@ from papers.keytokens.rates import AlignedText, EmbeddedTexts, ModelAlignment, S
 from papers.kit import Table
 from pellucid.errors import InputError
 from pellucid.explain.views.figure import Canvas
-from pellucid.explain.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
+from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.alignment import check_decoder
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pellucid.core.embedder import Vectors
 
 
-_MARKS = {"literal": "strong", "stem": "faint"}
+_MARKS = {"literal": "*", "stem": "~"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,13 +119,13 @@ class Alignment(Report):
 
     def _example(self, number: int) -> Fold:
         rows = ((model.name, _marked(model.examples[number])) for model in self.models)
-        shown = TablePart.of("", ["model", (f"first {self.k} tokens", "words")], rows)
+        shown = TablePart.of("", ["model", f"first {self.k} tokens (* in the text, ~ a stem of it)"], rows)
         return Fold(self.models[0].examples[number].text, (shown,), is_open=number < 3)
 
 
-def _marked(aligned: AlignedText) -> tuple[MarkedWord, ...]:
-    """Return the tokens as words marked by how they are related to the text."""
-    return tuple(MarkedWord(token.token, _MARKS.get(token.relation, "")) for token in aligned.tokens)
+def _marked(aligned: AlignedText) -> str:
+    """Return the tokens, marked by how they are related to the text."""
+    return " ".join(token.token + _MARKS.get(token.relation, "") for token in aligned.tokens)
 
 
 def align_embeddings(
