@@ -741,8 +741,6 @@ def test_embeddings_of_two_models_are_not_compared(fruit):
         fruit.similarity_pairwise(np.ones((3, 3)), np.ones((2, 3)))
 
 
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_words_are_weighted_or_the_error_names_the_way_out(model, name):
     try:

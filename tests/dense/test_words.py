@@ -6,10 +6,7 @@ import copy
 import dataclasses
 import itertools
 import json
-import os
 import pickle
-import signal
-import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,6 @@ from pellucid.dense.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, SHARED, WORD, WORD_PAIR, Row
-from pellucid.process import lock_of
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary, split_words
 
@@ -367,30 +363,6 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
             warnings.simplefilter("ignore", UserWarning)
             assert words_for(pellucid.load(encoder)).fit == first.fit
     assert words_for(pellucid.load(encoder)).fit == first.fit
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-def test_a_process_forked_while_reasons_are_fitted_fits_its_own(shadow: EncoderEmbedder) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    parent = os.getpid()
-
-    def slow(texts: list[str]) -> np.ndarray:
-        begun.set()
-        assert os.getpid() != parent or go_on.wait(60)
-        return shadow.model(texts)
-
-    model = pellucid.load(slow, fit=True)
-    thread = threading.Thread(target=lambda: model.reasons)
-    thread.start()
-    begun.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)  # it must not wait for a thread that it does not have
-        with lock_of(model):
-            os._exit(0)
-    go_on.set()
-    thread.join(60)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("Stemmer")
@@ -123,6 +123,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
+@example({"0": b"\t"})
 def test_any_metadata_becomes_plain(metadata):
     left_out = {}
     plain = plain_metadata(metadata, "a document", left_out)

@@ -28,6 +28,7 @@ from pellucid.static.bulk import BulkRows
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
 from pellucid.text.words import Vocabulary
+from plain_words import plain_predictions
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 10_000, "abcn" * 2_500, "ab\u0301cd", "a\ud800bc", "東京" * 30]
@@ -174,7 +175,7 @@ def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
     compiled = speller_of(dimension, kind)
     words = [*unknown_words(100), *HOSTILE]
     found = compiled.predict(words)
-    assert_agree(found, compiled.predict_plainly(words))
+    assert_agree(found, plain_predictions(compiled, words))
     alone = [compiled.predict([word]) for word in words]
     for name in ("neighbours", "shares", "sums"):  # what comes before a word changes nothing
         assert np.array_equal(np.concatenate([getattr(one, name) for one in alone]), getattr(found, name))
@@ -192,7 +193,7 @@ def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int)
     table = np.random.default_rng(0).standard_normal((len(known), 9)).astype(np.float32)
     speller = Speller(Vocabulary(known), table, None, weights)
     asked = data.draw(st.lists(words, max_size=20)) + known[:5]
-    assert_agree(speller.predict(asked), speller.predict_plainly(asked))
+    assert_agree(speller.predict(asked), plain_predictions(speller, asked))
 
 
 @settings(max_examples=40, deadline=None)

@@ -249,13 +249,13 @@ class MtebEncoder:
         _import_mteb()
         from mteb.models import ModelMeta
 
-        facts: dict[str, Any] = {"name": f"local/{type(model).__name__}", "open_weights": True}
+        description: dict[str, Any] = {"name": f"local/{type(model).__name__}", "open_weights": True}
         if isinstance(model, Embedder):
-            facts["name"], _, own_revision = model.model_card_data.base_model.rpartition("@")
+            description["name"], _, own_revision = model.model_card_data.base_model.rpartition("@")
             revision = revision or own_revision
-            facts |= _model_facts(model)
+            description |= _model_facts(model)
         self.model = model
-        self.mteb_model_meta = ModelMeta.create_empty({**facts, "revision": revision or cache_key(model)[:12]})
+        self.mteb_model_meta = ModelMeta.create_empty({**description, "revision": revision or cache_key(model)[:12]})
 
     def encode(
         self,
@@ -324,9 +324,9 @@ def _model_facts(model: Embedder) -> dict[str, Any]:
     stored = (model.identity() or {}).values()
     sizes = [part.size for part in stored if isinstance(part, np.ndarray)]
     sizes += [weight.numel() for part in stored if hasattr(part, "parameters") for weight in part.parameters()]
-    card_path = model.folder and model.folder / "README.md"
-    has_card = card_path is not None and card_path.is_file()
-    card = ModelCardData(**(metadata_load(card_path) or {})) if has_card else ModelCardData()
+    card = ModelCardData()
+    if model.folder is not None and (model.folder / "README.md").is_file():
+        card = ModelCardData(**(metadata_load(model.folder / "README.md") or {}))
     return {
         "embed_dim": model.get_embedding_dimension(),
         "max_tokens": model.max_seq_length,

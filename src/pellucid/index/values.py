@@ -216,7 +216,7 @@ def _of_numpy(value: np.generic, what: str) -> Any:
     return plain_value(value.item(), what)
 
 
-def _text_in(content: bytes) -> str | None:
+def _text_in(content: bytes) -> Any:
     """Return bytes as the text that they hold."""
     try:
         text = content.decode("utf-8")
@@ -224,4 +224,4 @@ def _text_in(content: bytes) -> str | None:
         raise LeftOut(f"holds bytes that are no text, {content[:12]!r}") from None
     if any(not char.isprintable() and not char.isspace() for char in text[:_MAX_VALUES]):
         raise LeftOut(f"holds bytes that are no text, {content[:12]!r}")
-    return text or None
+    return plain_value(text, "")

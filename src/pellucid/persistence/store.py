@@ -61,7 +61,7 @@ _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs
 _MAX_JSON = 64 << 20
 DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 BAD_PATH_ERRNOS = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
-NO_LOCKS_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}  # of a file system without locks
+UNLOCKABLE_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}  # of a file system without locks
 _LIMITS = {
     errno.EMFILE: "close files, or raise the limit of this process (ulimit -n)",
     errno.ENFILE: "close files, or raise the limit of the system",
@@ -202,13 +202,21 @@ def locked(folder: Path, patience: float = 0.0) -> Iterator[HeldLock]:
     before = folder.stat()
     try:
         with _locked_file(folder / ".lock", patience) as lock:
-            if not folder.exists() or not os.path.samestat(before, folder.stat()):
+            if not _is_same(folder, before):
                 raise InputError(f"{folder} was replaced by another one meanwhile; open it again")
             yield lock
+    except FileNotFoundError as error:
+        if _is_same(folder, before):
+            raise
+        raise InputError(f"{folder} was replaced by another one meanwhile; open it again") from error
     except Timeout as error:
         raise InputError(
             f"{folder} is in use by {_holder(folder / '.lock')}; wait until it has ended, or give another folder"
         ) from error
+
+
+def _is_same(folder: Path, before: os.stat_result) -> bool:
+    return folder.exists() and os.path.samestat(before, folder.stat())
 
 
 class HeldLock(NamedTuple):
@@ -245,7 +253,7 @@ def _locked_file(path: Path, patience: float, *, is_removed: bool = False) -> It
     try:
         file_lock.acquire()
     except OSError as error:
-        if error.errno not in NO_LOCKS_ERRNOS:
+        if error.errno not in UNLOCKABLE_ERRNOS:
             raise
     lock = HeldLock(os.getpid(), file_lock.is_locked)
     try:

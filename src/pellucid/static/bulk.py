@@ -57,7 +57,7 @@ _PIECES: WeakKeyDictionary[Vocabulary, Pieces] = WeakKeyDictionary()
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
-_Made = TypeVar("_Made")
+_Cached = TypeVar("_Cached")
 _Texts = list[str] | Utf8Texts
 _Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # of spelled words and the numbers of those met
 
@@ -72,8 +72,8 @@ class BulkRows:
         """Index the vocabulary; with `spells`, words that it does not have are never left to their beginning."""
         self.threads = default_threads()
         self._vocabulary, self._spells = vocabulary, spells
-        self._words = _made_once(_WORDS, vocabulary, lambda: WordIndex(vocabulary.forms))
-        self._pieces = Pieces() if spells else _made_once(_PIECES, vocabulary, lambda: _pieces(vocabulary))
+        self._words = _cached_for(_WORDS, vocabulary, lambda: WordIndex(vocabulary.forms))
+        self._pieces = Pieces() if spells else _cached_for(_PIECES, vocabulary, lambda: _pieces(vocabulary))
         self._idle: list[Any] = []
 
     def each_block(
@@ -456,12 +456,14 @@ def _checked_size(size: int) -> int:
     return size
 
 
-def _made_once(cache: WeakKeyDictionary[Vocabulary, _Made], vocabulary: Vocabulary, make: Callable[[], _Made]) -> _Made:
+def _cached_for(
+    cache: WeakKeyDictionary[Vocabulary, _Cached], vocabulary: Vocabulary, make: Callable[[], _Cached]
+) -> _Cached:
     """Return what is cached for a vocabulary, made when it is first asked for."""
-    made = cache.get(vocabulary)
-    if made is None:
-        made = cache[vocabulary] = make()
-    return made
+    value = cache.get(vocabulary)
+    if value is None:
+        value = cache[vocabulary] = make()
+    return value
 
 
 def _pieces(vocabulary: Vocabulary) -> Pieces:

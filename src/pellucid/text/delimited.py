@@ -37,7 +37,7 @@ _FORMULA = re.compile("'*[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffe\uffff]*[=+\\-@\
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _SPACED_HEADER = re.compile(r'"[^"]*"( "[^"]*")+')
 _TAB_CELL = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t]*)(?:\t|\Z)')
-_NO_QUOTES_NEEDED = re.compile(r"[-+\d.,:/ ]*(e[-+]?\d+)?|NA|NaN|nan|NULL|\\N|true|false", re.ASCII | re.IGNORECASE)
+_PLAIN_CELL = re.compile(r"[-+\d.,:/ ]*(e[-+]?\d+)?|NA|NaN|nan|NULL|\\N|true|false", re.ASCII | re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "N": _NULL}
 
@@ -103,8 +103,8 @@ class DelimitedFile:
         peeked = lines[:_PEEK_LINES]
         self.delimiter = delimiter or _find_delimiter(peeked, is_tabbed=bool({".tsv", ".tab"} & set(path.suffixes)))
         if quoting is None and self.delimiter == "\t":
-            whole = lines if is_stream(path) else read_lines(path, encoding=encoding)
-            quoting = _TabScan(whole, None if is_quiet else path.name).quoting
+            all_lines = lines if is_stream(path) else read_lines(path, encoding=encoding)
+            quoting = _TabScan(all_lines, None if is_quiet else path.name).quoting
         self.quoting = quoting or "csv"
         quoted_names = rf"(?:{_QUOTED.pattern}(?:{re.escape(self.delimiter)}|$))+"
         self._has_quoted_names = bool(re.fullmatch(quoted_names, lines[0]))
@@ -349,5 +349,5 @@ class _TabScan:
             if cell.startswith('"'):
                 if len(cell) > 2 and not any(mark in cell[1:-1] for mark in '"\t\n\r'):
                     self._needless.add(column)
-            elif column not in self._bare and not _NO_QUOTES_NEEDED.fullmatch(cell):
+            elif column not in self._bare and not _PLAIN_CELL.fullmatch(cell):
                 self._bare.add(column)

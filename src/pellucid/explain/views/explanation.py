@@ -167,10 +167,6 @@ class ExplanationViews(Shown):
         """Return what each content word of text 1 adds, wherever it stands, and each row that is no word."""
         return self._grouped.word_sums()
 
-    def phrase_spans(self) -> list[Span]:
-        """Return where the phrases of text 1 stand, in characters."""
-        return list(self._grouped.phrase_sums(0))
-
     @cached_property
     def _grouped(self) -> GroupedRows:
         return GroupedRows(self.rows, self.texts, self.unknown, self.score, by_sentence=not self.baseline)
