@@ -28,7 +28,6 @@ from pellucid.static.bulk import BulkRows
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
 from pellucid.text.words import Vocabulary
-from plain_words import plain_predictions
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 10_000, "abcn" * 2_500, "ab\u0301cd", "a\ud800bc", "東京" * 30]
@@ -172,6 +171,8 @@ def assert_agree(one: Predicted, other: Predicted) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("dimension", [1, 7, 64, 70])
 def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
+    from plain_words import plain_predictions  # this file is a script, too, which finds no helpers
+
     compiled = speller_of(dimension, kind)
     words = [*unknown_words(100), *HOSTILE]
     found = compiled.predict(words)
@@ -187,6 +188,8 @@ _ALPHABETS = st.sampled_from(["ab", LETTERS, "東京都", "\U0001f600ab", "".joi
 @settings(max_examples=40, deadline=None)
 @given(alphabet=_ALPHABETS, data=st.data(), weight=st.sampled_from([0, 1, 255]))
 def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int) -> None:
+    from plain_words import plain_predictions
+
     words = st.text(alphabet, min_size=1, max_size=120)
     known = sorted(set(data.draw(st.lists(words, min_size=1, max_size=60))))
     weights = np.random.default_rng(len(known)).integers(0, weight + 1, BUCKETS).astype(np.uint8)
