@@ -455,7 +455,8 @@ def test_a_model_encodes_a_frame_of_spark(fruit):
     session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         frame, encode = session.createDataFrame([(text,) for text in some_texts(20)], ["text"]), BatchEncoder(fruit)
-        encoded = frame.mapInArrow(lambda batches: map(encode, batches), "embedding array<float>")
+        lists = pa.schema([("embedding", pa.list_(pa.float32()))])
+        encoded = frame.mapInArrow(lambda some: (encode(b).cast(lists) for b in some), "embedding array<float>")
         rows = np.array([row.embedding for row in encoded.collect()], np.float32)
     finally:
         session.stop()

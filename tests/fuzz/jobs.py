@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -55,8 +54,7 @@ _QUICK = RefinementSettings(steps=12, batch_size=16, neighbours=4, evaluate_ever
 
 def prepare() -> None:
     """Let the shards of what the jobs keep be small."""
-    distilling = sys.modules[distill.__module__]
-    for module, name in ((extraction, "_SHARD"), (distilling, "_SHARD"), (candidatestore, "_SHARD_TEXTS")):
+    for module, name in ((extraction, "_SHARD"), (candidatestore, "_SHARD_TEXTS")):
         assert getattr(module, name) > 1000
         setattr(module, name, 32)
 

@@ -73,11 +73,13 @@ class Table:
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
         """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
         self.check_once(columns)
-        n_rows = self.starts[group]
+        n_rows, by_prefix = self.starts[group], self._sizes_by_prefix(group)
+        most = max(1, min([most, *(_BATCH_BYTES // max(1, size) for size in by_prefix.values())]))
+        strings = [path for path in self._strings if path not in by_prefix]  # which pyarrow reads as strings alone
         with (
             explained(self.path, n_rows),
             ParquetFile(
-                self.path, metadata=self._file.metadata, read_dictionary=self._strings, page_checksum_verification=True
+                self.path, metadata=self._file.metadata, read_dictionary=strings, page_checksum_verification=True
             ) as file,
         ):
             self._refuse_bombs(columns, group)
@@ -93,6 +95,12 @@ class Table:
                 for start in range(0, len(batch), size):
                     yield _plain(batch.slice(start, size), self.schema)
                 n_rows += len(batch)
+
+    def _sizes_by_prefix(self, group: int) -> dict[str, int]:
+        """Return the bytes of columns whose values are stored by what they share with the one before: maybe all."""
+        row_group = self._file.metadata.row_group(group)
+        chunks = map(row_group.column, range(row_group.num_columns))
+        return {c.path_in_schema: c.total_uncompressed_size for c in chunks if "DELTA_BYTE_ARRAY" in c.encodings}
 
     def _refuse_bombs(self, columns: Sequence[str], group: int) -> None:
         row_group = self._file.metadata.row_group(group)
