@@ -447,11 +447,12 @@ def test_a_model_encodes_a_dataset_of_ray(fruit, tmp_path):
 
 
 @pytest.mark.full
-def test_a_model_encodes_a_frame_of_spark(fruit):
+def test_a_model_encodes_a_frame_of_spark(fruit, monkeypatch):
     """The lines of docs/scale.md."""
     sql = pytest.importorskip("pyspark.sql")
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         pytest.skip("Spark needs Java, and there is none")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # the workers' Python; the one on PATH may lack pellucid
     session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         frame, encode = session.createDataFrame([(text,) for text in some_texts(20)], ["text"]), BatchEncoder(fruit)
