@@ -49,7 +49,8 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     assert "[Apples and pears grow on trees]" in shown and "1  Fruit" in shown and "apple tree → Apples" in shown
     assert "bm25: apple ~ Apples" in run("search", folder, "an apple tree", "--rows").stdout
     (tmp_path / "more.txt").write_text("A bicycle\n\nAnother bicycle and a car\n")
-    assert "added 2, 4 documents" in run("index", "add", folder, tmp_path / "more.txt").stderr
+    said = run("index", "add", folder, tmp_path / "more.txt").stderr
+    assert "added 2, 4 documents" in said and "no longer in the files stays" in said
     found = [
         json.loads(line)
         for line in run("search", folder, "--json", "-k", 1, stdin="bicycle\ncar\n").stdout.splitlines()
