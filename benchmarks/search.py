@@ -18,7 +18,7 @@ sets (bootstrap over the queries of each). --models chooses what is measured; th
 need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its folder or name.
 potion-base-8M needs --potion, the folder of its table (papers/swe/static_peers.py says where it is to be had).
 --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
---examples prints what docs/search.md shows of the default index of SciFact: its evaluation, tuning and drivers.
+--examples prints what docs/search.md shows of the default index of SciFact: its evaluation and tuning.
 --million N indexes N sentences as documents and measures nothing else.
 """
 
@@ -379,14 +379,13 @@ def tune(collection: Collection, folder: Path) -> None:
 
 
 def print_examples(data: Path, folder: Path) -> None:
-    """Print what the default index of SciFact finds, weights tuned on the training queries, and what drives scores."""
+    """Print what the default index of SciFact finds, and weights tuned on the training queries."""
     task = next(task for task in find_tasks(data) if task.name == "SciFact")
     test, train = read_collection(task), read_collection(task, "train")
     with pellucid.Index.create(folder / "examples") as index:
         index.add(test.documents, ids=test.ids)
         print(index.evaluate(dict(zip(test.relevant, test.queries)), test.relevant, examples=1), flush=True)
         print(index.evaluate(dict(zip(train.relevant, train.queries)), train.relevant, examples=0, tune=True))
-        print(index.drivers(test.queries))
 
 
 def _tried(

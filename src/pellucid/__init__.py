@@ -20,8 +20,6 @@ if TYPE_CHECKING:
         bias as bias,
         cards as cards,
         compare as compare,
-        contrast as contrast,
-        drivers as drivers,
         rank as rank,
         report as report,
         topics as topics,
@@ -50,7 +48,7 @@ else:
         __name__,
         {
             "pellucid": "errors",
-            "pellucid.analysis": "audit bias cards compare contrast drivers rank report topics",
+            "pellucid.analysis": "audit bias cards compare rank report topics",
             "pellucid.anchors": "AnchorEmbedder choose_anchors",
             "pellucid.core.embedder": "Embedder",
             "pellucid.bulk": "duplicates encode_corpus read_shards",

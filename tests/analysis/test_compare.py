@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
+import pellucid
 from pellucid.analysis.comparing import compare
 from pellucid.analysis.coordinates import average_ranks
 from pellucid.analysis.ranking import rank
@@ -158,3 +159,11 @@ def test_no_text_or_name_can_steer_a_view():
     assert found.changed
     check_views(found)
     check_views(rank(model, HOSTILE[0], HOSTILE))
+
+
+def test_a_comparison_names_the_guesses_that_it_rests_on():
+    model = pellucid.load("static-en")
+    result = pellucid.compare(
+        [model, model], [("Latisha signed", "Lakisha signed"), ("Latisha", "a Latisha"), ("a", "b")]
+    )
+    assert result.guessed == (("lakisha", "latisha"),) * 2 and "rest on guesses" in str(result)

@@ -235,7 +235,7 @@ def test_json_is_indented_by_a_number_of_blanks_that_fits(tmp_path: Path) -> Non
     "function",
     [
         lambda model: pellucid.audit(model, ["a"]), lambda model: pellucid.cards(model, ["a"]),
-        lambda model: pellucid.rank(model, "a", ["b"]), lambda model: pellucid.drivers(model, [("a", "b")]),
+        lambda model: pellucid.rank(model, "a", ["b"]),
         lambda model: pellucid.topics(model, ["a"] * 10), lambda model: pellucid.bias(model, "gender"),
         lambda model: pellucid.report(model),
     ],
@@ -255,7 +255,6 @@ def test_arguments_of_an_index_and_its_hits_are_checked(tmp_path: Path) -> None:
             "rerank_top is 0; it must be": lambda: index.search("cat", rerank_top=0),
             "rerank_top is 'a'; it must be": lambda: index.search("cat", rerank_top="a"),
             "an id is 0.5 ": lambda: index.delete(0.5),
-            "queries are 3; give a list": lambda: index.drivers(3),
             "files is 3; give a path": lambda: index.add_files(3),
             "rank \\[1\\] is not in this list": lambda: hits.explain([1]),
             "k is \\[1\\]; it must be": lambda: hits[0].lines([1]),

@@ -25,9 +25,6 @@ CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
     "audit": lambda static, anchors, give: pellucid.audit(anchors, give(TEXTS)).to_json(),
     "cards": lambda static, anchors, give: pellucid.cards(anchors, give(TEXTS)).to_json(),
     "compare": lambda static, anchors, give: pellucid.compare([static, anchors], give(PAIRS)).to_json(),
-    "contrast": lambda static, anchors, give: pellucid.contrast(
-        anchors, {"fruit": give(TEXTS[:8]), "cars": give(TEXTS[8:])}
-    ).to_json(),
     "duplicates": lambda static, anchors, give: pellucid.duplicates(give(TEXTS), static).to_json(),
     "rank": lambda static, anchors, give: pellucid.rank(static, "red apple", give(TEXTS)).to_json(),
     "choose_anchors": lambda static, anchors, give: pellucid.choose_anchors(

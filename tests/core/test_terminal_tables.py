@@ -96,7 +96,7 @@ def test_names_are_cut_before_texts_wrap_and_code_is_left_out_before_either() ->
     assert len(lines(50)) == 4  # the reason wraps
 
 
-@pytest.mark.parametrize("command", ["audit", "compare", "bias", "drivers"])
+@pytest.mark.parametrize("command", ["audit", "compare", "bias"])
 def test_rows_of_reports_stay_on_one_line_at_80_columns(fruit: StaticEmbedder, command: str) -> None:
     longer = " ".join(["apple and pear, the car, a bicycle"] * 3)
     texts = [f"{text} {longer}" for text in ("the apple", "a pear", "the car", "a bicycle", "pear apple", "car pear")]
@@ -106,7 +106,6 @@ def test_rows_of_reports_stay_on_one_line_at_80_columns(fruit: StaticEmbedder, c
         "audit": lambda: pellucid.audit(anchors, texts * 200),
         "compare": lambda: pellucid.compare({"a" * 40: fruit, "b" * 40: anchors}, pairs),
         "bias": lambda: pellucid.bias(fruit, [("apple", "pear"), ("car", "bicycle")], targets=texts),
-        "drivers": lambda: pellucid.drivers(fruit, [(text, "apple") for text in texts]),
     }[command]()
     folds_and_parts = (part.parts if isinstance(part, Fold) else [part] for part in report._parts())
     for part in chain.from_iterable(folds_and_parts):
@@ -131,7 +130,7 @@ def test_reports_show_every_column(fruit: StaticEmbedder, width: int) -> None:
     anchors = AnchorEmbedder(fruit, ["apple", "a car", "the pear"])
     reports = [
         pellucid.compare([fruit, anchors], pairs),
-        pellucid.contrast(anchors, {"fruit": texts[:2], "others": texts[2:]}), pellucid.duplicates(texts, fruit),
+        pellucid.duplicates(texts, fruit),
         pellucid.rank(fruit, "apple", texts), pellucid.audit(anchors, texts), pellucid.cards(anchors, texts),
     ]  # fmt: skip
     for report in reports:

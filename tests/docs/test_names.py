@@ -23,7 +23,6 @@ VAGUE_CONSTANT = re.compile(
 DEFENDED = {
     "analysis/clustering.py: others": "a key of `Topics.to_dict`: texts of the other topics",
     "analysis/dimension_cards.py: about": "a key of `Card.to_dict`: the dimension's meaning, as in `Dimension`",
-    "analysis/groups.py: others": "a key of `Contrast.to_dict`: texts outside the group",
     "bulk/near_duplicates.py: kept": "a key of `Duplicates.to_dict`: the text that stays, the opposite of `duplicate`",
     "cli/doctor.py: about": "a key of `pellucid doctor --json`: what was examined",
     "cli/doctor.py: found": "a key of `pellucid doctor --json`: in which state it is",

@@ -1,4 +1,4 @@
-"""What a model of any family does: audit, bias, report, cards, comparison, ranking, contrast, topics, drivers."""
+"""What a model of any family does: audit, bias, report, cards, comparison, ranking, topics."""
 
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from pellucid.analysis.clustering import topics as topics
     from pellucid.analysis.comparing import compare as compare
     from pellucid.analysis.dimension_cards import cards as cards
-    from pellucid.analysis.score_shares import drivers as drivers
-    from pellucid.analysis.groups import contrast as contrast
     from pellucid.analysis.ranking import rank as rank
 else:
     __getattr__, __dir__, __all__ = lazy(
@@ -22,8 +20,6 @@ else:
             "pellucid.analysis.clustering": "topics",
             "pellucid.analysis.comparing": "compare",
             "pellucid.analysis.dimension_cards": "cards",
-            "pellucid.analysis.score_shares": "drivers",
-            "pellucid.analysis.groups": "contrast",
             "pellucid.analysis.ranking": "rank",
         },
     )

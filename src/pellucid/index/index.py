@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.analysis.score_shares import Drivers, collect_drivers
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import Fit, fit_words
 from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, check_integer, shown
@@ -434,23 +433,6 @@ class Index(DocumentCollection):
         judged = JudgedQueries(self.snapshot(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
             return evaluate(judged, top_k, recall_at, examples, tune, progress.advance)
-
-    def drivers(self, queries: Iterable[str | Hits], top_k: int = 10) -> Drivers:
-        """Find the words and phrases that carry the scores of many queries, and the queries that hang on one word.
-
-        Args:
-            queries: texts, or a dict: id -> text; also the hits of a search with options of its own, or measured.
-            top_k: hits that count of each query that is a text.
-
-        Raises:
-            InputError: no query has a hit, or as in `search`.
-        """
-        if isinstance(queries, (str, Hits)) or not isinstance(queries, Iterable):
-            raise InputError(f"queries are {shown(queries)}; give a list of texts, or of the hits of searches")
-        texts = queries.values() if isinstance(queries, Mapping) else queries
-        searches = (query if isinstance(query, Hits) else self.search(query, top_k) for query in texts)
-        explained = ((hits.query, [(hit.id, hit.explain()) for hit in hits]) for hits in searches)
-        return collect_drivers(explained, f"index of {len(self):,} documents", "query")
 
     def info(self) -> dict[str, Any]:
         """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""
