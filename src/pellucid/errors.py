@@ -49,10 +49,6 @@ class ReadingError(ModelFolderError, IndexFolderError):
     """A file exists and cannot be read now: too many open files, no permission, a failing disk. It is not damaged."""
 
 
-class EngineError(PellucidError, ConnectionError):
-    """The engine of a search index, or a server of embeddings, cannot be reached, or cannot answer in full."""
-
-
 class WritingError(PellucidError, OSError):
     """A file or folder cannot be written: no space, no permission, a read-only disk."""
 

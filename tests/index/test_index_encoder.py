@@ -11,10 +11,8 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 from pellucid import Index
-from pellucid.dense.words import WordReasons
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, WORD_PAIR
-from pellucid.index import QueryFunction
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
@@ -45,6 +43,13 @@ class Encoder:
         return table().encode(given) @ self.matrix + self.common + np.outer([len(t) % 5 for t in given], self.order)
 
 
+def fitted(encoder):
+    """The function as a model with word reasons, fitted on the texts."""
+    model = pellucid.load(encoder)
+    model.fit_reasons(texts(), table=table(), show_progress_bar=False)
+    return model
+
+
 def made(folder, encoder, **options) -> Index:
     index = Index.create(folder, {"dense": encoder}, **options)
     index.add(texts(), ids=[f"d{n}" for n in range(260)])
@@ -57,9 +62,7 @@ def rows_of(hit) -> dict:
 
 def test_hits_have_word_pairs_and_the_encoder_reads_nothing_for_them(tmp_path):
     encoder = Encoder()
-    with made(tmp_path / "index", encoder) as index:
-        fit = index.fit_reasons(table=table())
-        assert fit.texts == 260 and fit.explained > 0.5
+    with made(tmp_path / "index", fitted(encoder)) as index:
         hits = index.search(QUERY, 5)
         encoder.calls = 0
         for hit in hits:
@@ -75,9 +78,7 @@ def test_hits_have_word_pairs_and_the_encoder_reads_nothing_for_them(tmp_path):
 
 
 def test_word_weights_move_the_query_and_rows_still_add_up(tmp_path):
-    encoder = Encoder()
-    with made(tmp_path / "index", encoder, bm25=False) as index:
-        index.fit_reasons(table=table())
+    with made(tmp_path / "index", fitted(Encoder()), bm25=False) as index:
         plain, moved = (index.score(QUERY, "d3", word_weights={WORDS[7]: factor}) for factor in (1, 0.25))
         before, after = rows_of(plain), rows_of(moved)
         assert sum(after.values()) == pytest.approx(moved.score, abs=1e-6) and moved.score != plain.score
@@ -89,72 +90,20 @@ def test_word_weights_move_the_query_and_rows_still_add_up(tmp_path):
         assert {hit.id: hit.score for hit in found}["d3"] == pytest.approx(moved.score, abs=1e-6)
 
 
-def test_fitted_reasons_are_kept_opened_again_and_refused_with_another_model(tmp_path, outside_allowed):
-    encoder, folder = Encoder(), tmp_path / "index"
-    with made(folder, encoder) as index:
-        other = Index.open(folder, {"dense": Encoder()})
-        index.fit_reasons("dense", table=table())
-        index.fit_reasons("dense", table=table())
-        assert len(list(folder.glob("reasons-*"))) == 1 and index.verify() == []
-        expected = rows_of(index.score(QUERY, "d3"))
-        assert rows_of(other.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)  # which takes the new commit
-    with Index.open(folder, {"dense": Encoder()}, read_only=True) as again:
-        assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(IndexFolderError, match="another model"):
-        Index.open(folder, {"dense": Encoder(seed=8)})
-    with Index.open(folder, {"dense": Encoder()}) as again:
-        again.rebuild()
-        assert len(list(folder.glob("reasons-*"))) == 1
-        assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
-        again.rebuild({"dense": Encoder(seed=8)})
-        assert not list(folder.glob("reasons-*"))
-
-
-def test_damaged_reasons_are_named(tmp_path):
-    with made(tmp_path / "index", Encoder()) as index:
-        index.fit_reasons(table=table())
-    file = next((tmp_path / "index").glob("reasons-*/dense/reasons.safetensors"))
-    content = bytearray(file.read_bytes())
-    content[-9] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(IndexFolderError, match=r"the reasons of the model 'dense' .* is not what was written"):
-        Index.open(tmp_path / "index", {"dense": Encoder()})
-
-
-def test_reasons_fitted_to_a_function_before_stay_with_the_index(tmp_path):
-    encoder = pellucid.load(Encoder())
-    encoder.fit_reasons(texts(), table=table())
-    with made(tmp_path / "index", encoder) as index:
-        expected = rows_of(index.score(QUERY, "d3"))
-    with Index.open(tmp_path / "index", {"dense": Encoder()}) as again:
-        assert isinstance(again._snapshot.models["dense"].encoder.reasons, WordReasons)
-        assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
-
-
-def test_given_vectors_and_a_function_of_queries_have_the_same_reasons(tmp_path):
-    encoder = Encoder()
-    with Index.create(tmp_path / "index", {"dense": QueryFunction(encoder)}) as index:
-        index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": encoder(texts())})
-        index.fit_reasons(table=table())
+def test_given_vectors_have_the_same_reasons_as_computed_ones(tmp_path):
+    encoder = fitted(Encoder())
+    with Index.create(tmp_path / "index", {"dense": encoder}) as index:
+        index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": Encoder()(texts())})
         given = rows_of(index.score(QUERY, "d3"))
     with made(tmp_path / "own", encoder) as index:
-        index.fit_reasons(table=table())
         assert given == pytest.approx(rows_of(index.score(QUERY, "d3")), abs=1e-5)
-
-
-def test_too_few_passages_and_other_models_are_named(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"dense": Encoder(), "fruit": fruit}) as index:
-        index.add([texts()[0]], ids=["a"])
-        with pytest.raises(InputError, match="1 texts are too few"):
-            index.fit_reasons()
-        with pytest.raises(InputError, match=r"the part 'fruit' is no encoder; .*: dense"):
-            index.fit_reasons("fruit")
+    with pytest.raises(IndexFolderError, match="another model"):
+        Index.open(tmp_path / "own", {"dense": Encoder(seed=8)})
 
 
 def test_a_hit_is_measured_on_request_and_what_is_exact_stays(tmp_path):
     encoder = Encoder()
-    with made(tmp_path / "index", encoder) as index:
-        index.fit_reasons(table=table())
+    with made(tmp_path / "index", fitted(encoder)) as index:
         hits = index.search(QUERY, 3)
         calls = encoder.calls
         assert hits[0].explain().measurement is None and encoder.calls == calls
@@ -214,10 +163,9 @@ STEER = {WORDS[3]: -0.5, f"{WORDS[12]} {WORDS[20]}": 0.3}
 
 @pytest.mark.parametrize("bm25", [False, True])
 def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path, bm25):
-    models = {"dense": Encoder(), "static": table()}
+    models = {"dense": fitted(Encoder()), "static": table()}
     with Index.create(tmp_path / "index", models, bm25=bm25) as index:
         index.add(texts(), ids=[f"d{n}" for n in range(260)])
-        index.fit_reasons(table=table())
         hits = index.search(QUERY, 260, steer=STEER)
         plain = {hit.id: hit for hit in index.search(QUERY, 260)}
         moves = {text: {hit.id: hit for hit in index.search(text, 260)} for text in STEER}

@@ -1,4 +1,4 @@
-"""How good an index finds what is judged: the measures, what was missed, and weights that are tuned honestly."""
+"""How good an index finds what is judged: the measures, and what was missed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from commands import run_command as run
 from pellucid import Index
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
-from pellucid.index.evaluation import candidates
 from tables import check_views
 
 DOCUMENTS = {
@@ -82,7 +81,7 @@ def test_a_query_is_encoded_once_for_all_weights(tmp_path):
         index.add(DOCUMENTS.values(), ids=DOCUMENTS)
         asked.clear()
         queries = {str(n): f"pear {n}" for n in range(25)}
-        index.evaluate(queries, {q: {"c": 1} for q in queries}, tune=True)
+        index.evaluate(queries, {q: {"c": 1} for q in queries})
         assert sorted(asked) == sorted(queries.values())
 
 
@@ -93,15 +92,6 @@ def test_ids_may_be_anything_and_grades_are_bounded(tmp_path):
         relevant = {1: {1: 1, "\udfff": -3}, "2\0x": {"a\0b": 1000}, "2\0y": {"a\0c": 1}, "\ud800": {" ": 1}}
         (row,) = index.evaluate(queries, relevant).measures
         assert row.ndcg == row.mrr == row.recall == 100
-
-
-def test_an_index_of_one_part_has_no_weights_to_tune(tmp_path):
-    pytest.importorskip("Stemmer")
-    with Index.create(tmp_path / "words", {}) as words:
-        words.add(DOCUMENTS.values(), ids=DOCUMENTS)
-        assert [row.part for row in words.evaluate(QUERIES, RELEVANT).measures] == ["together"]
-        with pytest.raises(InputError, match="one part, 'bm25'"):
-            words.evaluate(QUERIES, RELEVANT, tune=True)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +110,6 @@ def test_an_index_of_one_part_has_no_weights_to_tune(tmp_path):
         (QUERIES, RELEVANT, {"top_k": 0}, "top_k is 0"),
         (QUERIES, RELEVANT, {"recall_at": True}, "recall_at is True"),
         (QUERIES, RELEVANT, {"examples": -1}, "examples is -1"),
-        (QUERIES, RELEVANT, {"tune": True}, "3 judged queries are too few"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(index, queries, relevant, settings, said):
@@ -132,73 +121,6 @@ def test_without_trec_eval_nothing_is_begun(index, monkeypatch):
     monkeypatch.setitem(sys.modules, "pytrec_eval", None)
     with pytest.raises(MissingExtraError, match=r"pellucid\[eval\]"):
         index.evaluate(QUERIES, RELEVANT)
-
-
-# --- Tuning ---
-
-
-def make_tunable(folder, count=60):
-    """Documents that a model alone ranks right, and BM25 wrong: the word asked for stands in the wrong one."""
-    texts = {}
-    rows = []
-    for n in range(count):
-        texts |= {f"right{n}": "plain text", f"wrong{n}": f"word{n} word{n} text"}
-        rows += [np.eye(count)[n], np.eye(count)[(n + 1) % count] * 0.5 + np.eye(count)[n] * 0.5]
-
-    def model(asked):
-        return [np.eye(count)[int("".join(filter(str.isdigit, t)) or 0) % count] for t in asked]
-
-    index = Index.create(folder, {"far": model}, weights={"bm25": 0.9, "far": 0.1})
-    index.add(texts.values(), ids=texts, vectors={"far": rows})
-    return index, {str(n): f"word{n}" for n in range(count)}, {str(n): {f"right{n}": 1} for n in range(count)}
-
-
-@pytest.mark.full
-def test_a_gain_that_is_there_is_found_in_folds_and_on_other_queries(tmp_path):
-    index, queries, relevant = make_tunable(tmp_path / "index")
-    report = index.evaluate(queries, relevant, tune=True)
-    tuned = report.tuned
-    assert dict(tuned.weights)["far"] > 0.5 and tuned.before < 70 and tuned.after == 100
-    assert 0 < tuned.low <= tuned.gain <= tuned.high and "may be chance" not in str(report)
-    check_views(report)
-    chosen, rest = ({q: relevant[q] for q in relevant if (int(q) < 30) is low} for low in (True, False))
-    index.configure(weights=dict(index.evaluate(queries, chosen, tune=True).tuned.weights))
-    assert index.evaluate(queries, rest).measures[-1].ndcg == 100
-
-
-def test_where_nothing_can_be_gained_the_weights_stay(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
-        queries = {str(n): "apples and pears" for n in range(20)}
-        found = index.evaluate(queries, {q: {"a": 1} for q in queries}, tune=True)
-        assert dict(found.tuned.weights) == pytest.approx(index.weights)
-        assert found.tuned.gain == found.tuned.low == 0 and "weights that the index has" in str(found)
-
-
-@pytest.mark.full
-def test_noise_is_no_gain(tmp_path):
-    """What was chosen on a query never counts for it: where judgements are noise, the gain is not above 0 for sure."""
-    draws = np.random.default_rng(3)
-    words = [f"w{n}" for n in range(40)]
-    texts = [" ".join(draws.choice(words, 6)) for _ in range(120)]
-    rows = draws.normal(size=(120, 8))
-    with Index.create(
-        tmp_path / "i", {"far": lambda t: np.random.default_rng(len(t)).normal(size=(len(t), 8))}
-    ) as index:
-        index.add(texts, ids=map(str, range(120)), vectors={"far": rows})
-        queries = {str(n): " ".join(draws.choice(words, 3)) for n in range(60)}
-        relevant = {q: {str(draws.integers(120)): 1} for q in queries}
-        found = index.evaluate(queries, relevant, tune=True)
-        tuned = found.tuned
-        assert tuned.low <= 0 and "may be chance" in " ".join(str(found).split())
-
-
-@pytest.mark.parametrize("count", range(2, 9))
-def test_weights_to_try_are_few_and_add_up(count):
-    own = {f"part{n}": 1 / count for n in range(count)}
-    tried = candidates(own)
-    assert tried[0] == own and len(tried) <= 72
-    assert all(sum(weights.values()) == pytest.approx(1) and set(weights) == set(own) for weights in tried)
 
 
 # --- Files and the command ---
@@ -221,19 +143,11 @@ def test_the_command_says_what_the_method_says(index, files, fruit):
     with Index.create(files / "other", str(files / "fruit")) as other:
         other.add(DOCUMENTS.values(), ids=DOCUMENTS)
         expected = other.evaluate(QUERIES, RELEVANT, top_k=1)
-    options = (
-        "index",
-        "evaluate",
-        files / "other",
-        "--queries",
-        files / "queries.jsonl",
-        "--qrels",
-        files / "test.tsv",
-    )
+    paths = ("--queries", files / "queries.jsonl", "--qrels", files / "test.tsv")
+    options = ("index", "evaluate", files / "other", *paths)
     assert json.loads(run(*options, "-k", 1, "--json").stdout) == expected.to_dict()
     run(*options, "--html", files / "page.html")
     assert "finds what all miss" in (files / "page.html").read_text("utf-8")
-    assert "too few" in run(*options, "--tune", code=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -263,11 +177,9 @@ def test_scifact_from_end_to_end(shared, tmp_path):
         records = list(read_documents(folder / "corpus.jsonl.xz"))
         index.add([r.text for r in records], ids=[r.id for r in records], titles=[r.title for r in records])
         queries = read_queries(folder / "queries.jsonl")
-        tuned = index.evaluate(queries, read_qrels(folder / "qrels/train.tsv"), tune=True).tuned
         found = index.evaluate(queries, read_qrels(folder / "qrels/test.tsv"))
     scores = {row.part: row.ndcg for row in found.measures}
     assert found.queries == 300 and found.absent == 0
-    assert dict(tuned.weights) == pytest.approx({"bm25": 0.7, "static-en": 0.3})
     assert 66 < scores["bm25"] < 70 and 47 < scores["static-en"] < 52 and scores["together"] > scores["bm25"]
     assert len(found.examples) == 20 and all(one.lacked for one in found.examples)
     assert pellucid.index.evaluation.IndexEvaluation is type(found)

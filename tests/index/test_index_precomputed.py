@@ -1,4 +1,4 @@
-"""Vectors from elsewhere in an index: given with the documents, kept, refused, and beside a model of queries alone."""
+"""Vectors from elsewhere in an index: given with the documents, kept, refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ pytest.importorskip("Stemmer")
 from pellucid import Index
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError
-from pellucid.index import QueryFunction
 
 IDS = ["a", "b", "c"]
 TEXTS = ["apples and pears", "cars and bicycles", "pears on a table"]
@@ -175,30 +174,6 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
         index.update("a", vectors={"letters": twice})
         assert twice.nnz == 2  # what was given is not changed
         assert index.score("b", "a", weights={"letters": 1}).score == pytest.approx(1.0)
-
-
-# --- A model of queries alone ---
-
-
-def test_a_function_of_queries_alone_never_encodes_a_document(tmp_path):
-    model = QueryFunction(no_function)
-    with Index.create(tmp_path / "index", {"far": model}) as index:
-        with pytest.raises(InputError, match="encodes only queries"):
-            index.add(TEXTS, ids=IDS)
-        index.add(TEXTS, ids=IDS, vectors={"far": ROWS})
-        with pytest.raises(InputError, match="encodes only queries"):
-            index.update("a", text="something else")
-        assert index["a"].text == TEXTS[0]
-        index.update("a", text="something else", vectors={"far": [0, 1, 0, 0]})
-        index.rebuild()
-        changed = np.vstack([[0, 1, 0, 0], ROWS[1:]])
-        assert cosines(index, "a pear") == expected("a pear", changed) and index.verify() == []
-    with pytest.raises(IndexFolderError, match="another model"):
-        Index.open(tmp_path / "index", {"far": QueryFunction(lambda texts: np.ones((len(texts), 4)))})
-    with Index.open(tmp_path / "index", {"far": model}) as index:
-        assert cosines(index, "a pear") == expected("a pear", changed)
-    with pytest.raises(InputError, match="takes a list of texts"):
-        QueryFunction("https://example.org")
 
 
 def test_a_callable_may_have_its_own_way_with_queries_and_documents(tmp_path):

@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
-from pellucid.errors import EngineError, IndexFolderError, InputError, ModelFolderError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.progress import check_cancelled
 from pellucid.server import bounds
@@ -225,7 +225,7 @@ def test_no_error_reply_holds_a_path_of_the_machine(
             ("/v1/embeddings", {"input": "a"}),
         ]
         secret = f"{tmp_path}/index/seg-0001 is damaged"
-        for error in (IndexFolderError, ModelFolderError, InputError, EngineError, OSError, ValueError, KeyError):
+        for error in (IndexFolderError, ModelFolderError, InputError, OSError, ValueError, KeyError):
 
             def fail(*_: Any, error: Any = error, **__: Any) -> Any:
                 raise error(secret)

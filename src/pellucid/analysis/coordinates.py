@@ -234,20 +234,3 @@ def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     if min(np.ptp(rank) for rank in ranks) == 0:
         return None
     return float(np.asarray(np.corrcoef(ranks))[0, 1])
-
-
-class Interval(NamedTuple):
-    """A mean and its 95 % confidence interval (Student's t)."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def confidence_interval(values: Floats) -> Interval:
-    """Return the mean of two values or more, and its interval; where all are equal, the interval is the mean."""
-    from scipy.stats import t
-
-    mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-    reach = float(t.ppf(0.975, len(values) - 1)) * error
-    return Interval(mean, mean - reach, mean + reach)

@@ -246,26 +246,23 @@ def evaluate(
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Hits that count for nDCG.")] = 10,
     recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
     missed: Annotated[int, typer.Option(min=0, help="Failed queries to explain.")] = 20,
-    tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
     json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
     """Measure how well an index finds the documents that people judged right, with reasons for misses.
 
-    Queries and judgements are in BEIR's format. --tune measures each of five folds with the
-    weights that are best on the other four. Needs pellucid[eval].
+    Queries and judgements are in BEIR's format. Needs pellucid[eval].
 
     \b
     Examples:
       pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/test.tsv
-      pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/train.tsv --tune
     """
     from pellucid.index.evaluation import read_qrels, read_queries
 
     query_set, judged = read_queries(queries), read_qrels(qrels)
     with _open(folder) as opened:
         evaluation = opened.evaluate(
-            query_set, judged, top_k=top_k, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
+            query_set, judged, top_k=top_k, recall_at=recall, examples=missed, show_progress_bar=True
         )
     show(evaluation, json, html)
 

@@ -1,23 +1,20 @@
-"""Evaluation of an index on judged queries: measures of each part, why relevant documents were missed, and weights.
+"""Evaluation of an index on judged queries: measures of each part, and why relevant documents were missed.
 
 The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
-not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights look better on the
-queries they were chosen on than on others: each of five folds is measured with those that are best on the other four.
+not hold. All searches are of one commit, with its word weights; each query is encoded once.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.coordinates import confidence_interval
 from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, missing_extra, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
@@ -44,10 +41,6 @@ TOGETHER = "together"
 
 MAX_LACKED_ROWS = 3  # of what a missed document lacked
 BATCH_QUERIES = 256  # queries encoded at once
-N_FOLDS = 5
-MIN_TUNING_QUERIES = 20  # queries that weights are chosen on
-WEIGHT_STEPS = (10, 5, 4, 2, 1)  # into which a weight is divided; the first that gives few enough
-MAX_WEIGHTS = 70  # weights that are tried
 MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
 
 
@@ -98,35 +91,6 @@ class MissedQuery(NamedTuple):
     lacked: tuple[TopRow, ...]
 
 
-class PartWeight(NamedTuple):
-    """A part of the score and its weight."""
-
-    part: str
-    weight: float
-
-
-class TunedWeights(NamedTuple):
-    """Weights that were chosen on the queries, and what such a choice brings on others.
-
-    Attributes:
-        weights: the best on all queries.
-        tried: how many weights were tried.
-        before: nDCG with the index's own weights, times 100.
-        after: that of each fold of the queries with the weights that are best on the other folds.
-        gain: the difference.
-        low: the lower end of its 95 % interval (Student's t over the queries).
-        high: the upper end.
-    """
-
-    weights: tuple[PartWeight, ...]
-    tried: int
-    before: float
-    after: float
-    gain: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, repr=False)
 class IndexEvaluation(Report):
     """How well an index finds the documents that people have judged relevant.
@@ -141,7 +105,6 @@ class IndexEvaluation(Report):
         measures: of each part alone, and of all together.
         missed: how many queries have no relevant document among the first `top_k`.
         examples: some of these, in the order of the judgements, with what the relevant document lacked.
-        tuned: weights that were chosen; None where that was not asked for.
     """
 
     kind: ClassVar[str] = "index evaluation"
@@ -156,7 +119,6 @@ class IndexEvaluation(Report):
     measures: tuple[PartMeasures, ...]
     missed: int
     examples: tuple[MissedQuery, ...]
-    tuned: TunedWeights | None
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Evaluation", counted(self.queries, "query", "queries"), counted(self.documents, "document"))
@@ -170,8 +132,6 @@ class IndexEvaluation(Report):
             for m in self.measures
         ]
         yield TablePart.of("", ["part", *heads], rows)
-        if self.tuned is not None:
-            yield from self._tuned(self.tuned)
         yield Note(f"{self.missed:,} of {self.queries:,} have no relevant document among the first {self.top_k} hits.")
         if self.examples:
             words, measured = ("relevant", "found by", "what the first had more of"), numbers("rank", "score", "first")
@@ -183,21 +143,6 @@ class IndexEvaluation(Report):
         lacked = ", ".join(f"{name} {signed(value)}" for name, value in missed.lacked)
         first = f"{missed.first_score:.3f}" if missed.first else "\u2013"
         return f"{missed.query}: {missed.text}", rank, score, first, missed.document, ", ".join(missed.found_by), lacked
-
-    def _tuned(self, tuned: TunedWeights) -> Iterator[AnyPart]:
-        yield Note(
-            f"Tuned: nDCG@{self.top_k} {tuned.before:.1f} before, {tuned.after:.1f} after, {tuned.gain:+.1f} "
-            f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {self.queries:,} queries, in {N_FOLDS} folds, each "
-            "measured with the weights that are best on the others."
-        )
-        best = f"The best of {tuned.tried} on all queries"
-        if dict(tuned.weights) == {row.part: row.weight for row in self.measures if row.part != TOGETHER}:
-            yield Note(f"{best} are the weights that the index has.")
-            return
-        if tuned.low <= 0:
-            yield Note("The interval holds 0: the gain may be chance, and the weights may as well stay.", True)
-        weights = ", ".join(f"{part!r}: {weight:.2g}" for part, weight in tuned.weights)
-        yield Note(f"{best}: index.configure(weights={{{weights}}})")
 
 
 class JudgedQueries:
@@ -257,10 +202,9 @@ def _trec_eval() -> Any:
 
 
 def evaluate(
-    judged: JudgedQueries, top_k: int, recall_at: int, max_examples: int, tune: bool, advance: Callable[[int], None]
+    judged: JudgedQueries, top_k: int, recall_at: int, max_examples: int, advance: Callable[[int], None]
 ) -> IndexEvaluation:
     """Measure each part alone and all together, and take apart up to `max_examples` of the queries that were missed."""
-    tuned = _tuned(judged, top_k, advance) if tune else None
     weights_of = {TOGETHER: judged.weights}
     if len(judged.weights) > 1:
         alone = {part: {name: float(name == part) for name in judged.weights} for part in judged.weights}
@@ -286,7 +230,7 @@ def evaluate(
     return IndexEvaluation(
         commit.state.documents, len(judged.texts), judged.left_out,
         len(relevant_ids) - len(commit.rows_for(sorted(relevant_ids))), top_k, recall_at,
-        tuple(rows), len(missed), tuple(examples), tuned,
+        tuple(rows), len(missed), tuple(examples),
     )  # fmt: skip
 
 
@@ -352,44 +296,6 @@ def _by_id(items: Mapping[Any, Any], what: str) -> dict[str, Any]:
             raise InputError(f"{what} {item_id!r:.60} is there twice")
         by_id[item_id] = item
     return by_id
-
-
-# --- Weights ---
-
-
-def _tuned(judged: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
-    if len(judged.weights) < 2:
-        raise InputError(f"the index has one part, {next(iter(judged.weights))!r:.60}; there are no weights to tune")
-    if len(judged.texts) < MIN_TUNING_QUERIES:
-        few = f"{len(judged.texts)} judged queries are too few to choose weights on"
-        raise InputError(f"{few}; give {MIN_TUNING_QUERIES} or more")
-    tried = candidates(judged.weights)
-    runs = (judged.run(weights, top_k, advance) for weights in tried)
-    ndcg = np.array([judged.measured(run, [f"ndcg_cut.{top_k}"])[0] for run in runs])  # [weights, queries]
-
-    def best(queries: Any) -> int:  # of equal ones the first, which is the nearest to the index's weights
-        return int(ndcg[:, queries].mean(axis=1).round(9).argmax())
-
-    before, after = ndcg[0], np.zeros(ndcg.shape[1])
-    folds = np.random.default_rng(0).permutation(len(after)) % N_FOLDS
-    for fold in range(N_FOLDS):
-        after[folds == fold] = ndcg[best(folds != fold), folds == fold]
-    weights = tuple(PartWeight(*item) for item in tried[best(slice(None))].items())
-    gain = confidence_interval(after - before)
-    return TunedWeights(weights, len(tried), float(before.mean()), float(after.mean()), *gain)
-
-
-def candidates(index_weights: Mapping[str, float]) -> list[Mapping[str, float]]:
-    """Return weights to try: those of the index, then all in equal steps, the nearest to these first."""
-    n_parts = len(index_weights)
-    steps = next(steps for steps in WEIGHT_STEPS if math.comb(steps + n_parts - 1, steps) <= MAX_WEIGHTS or steps == 1)
-    by_distance: list[tuple[float, dict[str, float]]] = []
-    for bars in combinations(range(steps + n_parts - 1), n_parts - 1):  # between the steps of one part and the next
-        shares = [(last - first - 1) / steps for first, last in pairwise((-1, *bars, steps + n_parts - 1))]
-        weights = dict(zip(index_weights, shares))
-        by_distance.append((sum(abs(weights[name] - index_weights[name]) for name in weights), weights))
-    by_distance.sort(key=lambda item: item[0])
-    return [index_weights, *(weights for distance, weights in by_distance if distance > 1e-9)]
 
 
 # --- Files ---

@@ -14,15 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.dense.words import Fit, fit_words
 from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, check_integer, shown
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
@@ -36,7 +31,6 @@ from pellucid.index.models import (
     open_models,
     open_stored_models,
     store_models,
-    store_reasons,
 )
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import RankedPassages, score_document, search
@@ -51,7 +45,7 @@ from pellucid.index.settings import (
     validate_word_weights,
 )
 from pellucid.index.verification import find_problems
-from pellucid.index.writer import bytes_on_disk, first_commit, sample_passages, sweep_models, write_rebuilt
+from pellucid.index.writer import bytes_on_disk, first_commit, sweep_models, write_rebuilt
 from pellucid.persistence.folder import allow_external
 from pellucid.persistence.store import writing_folder
 from pellucid.progress import Progress
@@ -60,9 +54,6 @@ from pellucid.text.unicode import well_formed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.static.embedder import StaticEmbedder
-
-MAX_FITTED_PASSAGES = 24_000  # passages that reasons are fitted on; more add little
 MAX_TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
@@ -97,8 +88,8 @@ class Index(DocumentCollection):
         Args:
             path: a folder that is empty or not there yet.
             models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
-                function from texts to vectors. A function, `EmbeddingServer` or `QueryFunction` has to be given again
-                at each opening. One model, or a list, get names of their own; {} is no model, None is static-en.
+                function from texts to vectors, which has to be given again at each opening. One model, or a list, get
+                names of their own; {} is no model, None is static-en.
             bm25: whether BM25 is a part of the score.
             weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
@@ -237,47 +228,6 @@ class Index(DocumentCollection):
             self._replace_models(snapshot, {name: model.encoder for name, model in models.items()})
             sweep_models(self.folder, writer.commit.state)
 
-    def fit_reasons(self, part: str | None = None, *, table: StaticEmbedder | None = None) -> Fit:
-        """Fit the word reasons of an encoder on the index's own passages and stored vectors; it reads no text.
-
-        Hits are then explained by how the words are used in these documents. The reasons are kept in the index's
-        folder, and used wherever it is opened. Without this, an encoder's reasons are those it came with, or are fitted
-        when they are first needed, for which it must read some thousand sentences; those of a function are one row.
-
-        Args:
-            part: the model's name; it can be left out where the index has one encoder.
-            table: a static model whose words are used; None takes the better of static-en and static-multi.
-
-        Returns:
-            What was fitted, and how well it does on passages held out.
-
-        Raises:
-            InputError: there is no such encoder, or the index has fewer than 200 passages.
-        """
-        with self._exclusive_writer() as writer:
-            encoders = {
-                n: m.encoder for n, m in self._snapshot.models.items() if isinstance(m.encoder, EncoderEmbedder)
-            }
-            name = next(iter(encoders), None) if part is None and len(encoders) == 1 else part
-            if name not in encoders:
-                encoder_names = ", ".join(encoders) or "none"
-                raise InputError(
-                    f"the part {shown(part)} is no encoder; the encoders of this index are: {encoder_names}"
-                )
-            encoder, state = encoders[name], writer.commit.state
-            texts, vectors = sample_passages(writer.commit, name, encoder, MAX_FITTED_PASSAGES)
-            reasons = fit_words(encoder, texts, np.array(vectors), table=table, show_progress_bar=False)
-            stored_reasons = store_reasons(self.folder, name, reasons, f"reasons-{state.commit + 1}")
-            models = [m | {"reasons": stored_reasons} if m["name"] == name else m for m in state.settings["models"]]
-            writer.save(replace(state, settings={**state.settings, "models": models}))
-            refitted = copy(self._snapshot.models[name])
-            refitted.encoder = encoder.with_reasons(reasons)
-            self._replace_models(
-                self._snapshot._replace(models={**self._snapshot.models, name: refitted}), self._caller_models
-            )
-            sweep_models(self.folder, writer.commit.state)
-        return reasons.fit
-
     # Searches
 
     @answering_guesses({"k": "top_k", "limit": "top_k", "n": "top_k", "filter": "where", "filters": "where"})
@@ -406,7 +356,6 @@ class Index(DocumentCollection):
         top_k: int = 10,
         recall_at: int = 100,
         examples: int = 20,
-        tune: bool = False,
         show_progress_bar: bool = False,
     ) -> IndexEvaluation:
         """Measure how well documents are found that people have judged relevant, by each part and by all together.
@@ -419,12 +368,10 @@ class Index(DocumentCollection):
             recall_at: hits that count for recall and MRR.
             examples: how many queries without a relevant document among the first `top_k` are explained: the largest
                 rows by which the first hit stands above it.
-            tune: also choose weights of the parts, and measure such a choice on queries that it was not made on: each
-                of five folds with what is best on the other four.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
 
         Raises:
-            InputError: an argument has a value that cannot be used, no query is judged, or too few for `tune`.
+            InputError: an argument has a value that cannot be used, or no query is judged.
             MissingExtraError: pytrec_eval, of `pellucid[eval]`, is not installed.
         """
         check_integer("top_k", top_k)
@@ -432,7 +379,7 @@ class Index(DocumentCollection):
         check_integer("examples", examples, 0)
         judged = JudgedQueries(self.snapshot(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
-            return evaluate(judged, top_k, recall_at, examples, tune, progress.advance)
+            return evaluate(judged, top_k, recall_at, examples, progress.advance)
 
     def info(self) -> dict[str, Any]:
         """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""

@@ -3,9 +3,6 @@
 A model given by name is remembered by that name; one given as an object is saved into the index, so that the folder is
 whole; a function can only be given again. A model is recognised by its fingerprint: an index refuses vectors that are
 not comparable with those it holds.
-
-Word reasons that were fitted to an encoder are kept beside them: with the copy of the encoder or, where there is none,
-in a folder of their own.
 """
 
 from __future__ import annotations
@@ -24,11 +21,9 @@ from pellucid.core.fingerprint import PROBES, check_same, fingerprint
 from pellucid.core.query import Query
 from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
-from pellucid.dense.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError, shown
 from pellucid.index.arrays import DocumentRows, Vector
-from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.index.settings import BM25
 from pellucid.loading import load
 from pellucid.persistence.folder import bundled_models, resolve_name, resolve_reference
@@ -149,27 +144,13 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
             "dimension": model.dimension,
             "fingerprint": model.fingerprint,
         }
-        word_reasons = getattr(model.encoder, "_words", None)
-        if not copied and isinstance(word_reasons, WordReasons) and not word_reasons.is_ready_made:
-            entry["reasons"] = store_reasons(folder, name, word_reasons, copies.replace("models", "reasons"))
-        server = getattr(model.encoder, "model", None)
-        if isinstance(server, EmbeddingServer):
-            entry["server"] = server.address  # for messages; it is not contacted
         stored.append(entry)
     return stored
 
 
 def model_source(stored: Mapping[str, Any]) -> str:
     """Return where a stored model comes from, in words."""
-    return str(stored["source"] or stored.get("server") or ("a copy" if stored["copy"] else "given"))
-
-
-def store_reasons(folder: Path, name: str, reasons: WordReasons, subfolder: str) -> dict[str, Any]:
-    """Write fitted reasons of a model to folder/subfolder, and return what `open_stored_models` finds them by."""
-    path = folder / subfolder / name
-    path.parent.mkdir(exist_ok=True)
-    reasons.save_pretrained(path)
-    return {"folder": f"{subfolder}/{name}", "files": _checksums(path)}
+    return str(stored["source"] or ("a copy" if stored["copy"] else "given"))
 
 
 def _checksums(folder: Path) -> dict[str, str]:
@@ -177,11 +158,9 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 
 def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float = math.inf) -> str:
-    """Return what is wrong with files, up to `max_bytes` large, of the copy of a model or its reasons, or ""."""
-    files = {folder / str(stored["copy"]) / name: digest for name, digest in stored["files"].items()}
-    if reasons := stored.get("reasons"):
-        files |= {folder / reasons["folder"] / name: digest for name, digest in reasons["files"].items()}
-    for path, digest in files.items():
+    """Return what is wrong with files, up to `max_bytes` large, of the copy of a model, or ""."""
+    for name, digest in stored["files"].items():
+        path = folder / str(stored["copy"]) / name
         try:
             if not path.is_file() or (path.stat().st_size <= max_bytes and checksum(path) != digest):
                 return f"{path} is missing, or is not what was written"
@@ -213,39 +192,21 @@ def open_stored_models(
         if check:
             hint = "Open the index with that one (models=...), or make its vectors anew: index.rebuild"
             check_same(label, opened[name].fingerprint, model["fingerprint"], hint, IndexFolderError)
-            opened[name].encoder = _with_stored_reasons(folder, model, opened[name].encoder, label)
         if name not in caller_models:
             opened[name].source, opened[name].is_named = model["source"], not model["copy"]
     return opened
 
 
-def _with_stored_reasons(folder: Path, model: Mapping[str, Any], encoder: Embedder, label: str) -> Embedder:
-    """Return an encoder with the reasons that the index keeps for it, unless it has others than words."""
-    stored = model.get("reasons")
-    if not stored or not isinstance(encoder, EncoderEmbedder) or not isinstance(encoder._reasons, (str, WordReasons)):
-        return encoder
-    if isinstance(encoder._reasons, str) and encoder._reasons != WordReasons.kind:
-        return encoder
-    if problem := find_copy_mismatch(folder, model, MAX_VERIFIED_BYTES):
-        raise IndexFolderError(f"the reasons of {label} cannot be opened: {problem}")
-    try:  # now, so that the encoder reads nothing when reasons are asked for
-        return encoder.with_reasons(WordReasons.from_pretrained(folder / stored["folder"], encoder))
-    except ModelFolderError as error:
-        raise IndexFolderError(f"the reasons of {label} cannot be opened: {error}") from error
-
-
 def _locate_stored(folder: Path, model: Mapping[str, Any], label: str) -> Path | str:
     """Return what opens a model of an index: its copy there, or the name that the index has for it."""
-    name, source, server = model["name"], model["source"], model.get("server")
+    name, source = model["name"], model["source"]
     if model["copy"]:
         if problem := find_copy_mismatch(folder, model, MAX_VERIFIED_BYTES):
             raise IndexFolderError(f"{label} cannot be opened: {problem}")
         return folder / str(model["copy"])
     if source is None:
-        kind = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
-        example = "pellucid.index.EmbeddingServer(url, model)" if server else "..."
         raise InputError(
-            f"{label} is {kind}, which no folder can hold; give it: Index.open(path, models={{{name!r}: {example}}})"
+            f"{label} is a function, which no folder can hold; give it: Index.open(path, models={{{name!r}: ...}})"
         )
     try:
         return resolve_reference(folder, source)

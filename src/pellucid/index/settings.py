@@ -65,27 +65,23 @@ def check_types(settings: dict[str, Any]) -> None:
     if settings["passage_characters"] < 1:
         raise ValueError("passages have no length")
     for model in settings["models"]:
-        name = f"{model['name']!r:.60}"
-        _check_subfolder(f"the copy of the model {name}", "models", model["copy"], model["files"])
-        if (reasons := model.get("reasons")) is not None:
-            if not _fits(reasons, {"folder": str, "files": {str: str}}):
-                raise ValueError(f"the reasons of the model {name} are {reasons!s:.60}")
-            _check_subfolder(f"the reasons of the model {name}", "reasons", reasons["folder"], reasons["files"])
+        _check_copy(model)
         for function in model["fingerprint"]["functions"]:
             for numbers, values in function["probes"]:
                 if not (_fits(numbers, [int]) and _fits(values, [float])):
-                    raise ValueError(f"the fingerprint of the model {name} holds something else")
+                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
     if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
         raise ValueError("two models have one name")
 
 
-def _check_subfolder(what: str, kind: str, subfolder: str | None, files: Iterable[str]) -> None:
-    """Check that what is stored beside the segments is in a subfolder of the index, and has its files there."""
-    pattern = rf"{kind}-[0-9]{{1,15}}/[^/\0]+"
-    if subfolder is not None and (not re.fullmatch(pattern, subfolder) or subfolder.endswith(("/.", "/.."))):
-        raise ValueError(f"{what} is at {subfolder!r:.60}")
-    if any(Path(file).is_absolute() or ".." in Path(file).parts for file in files):
-        raise ValueError(f"{what} has files outside of it")
+def _check_copy(model: Mapping[str, Any]) -> None:
+    """Check that the copy of a model is in a subfolder of the index, and has its files there."""
+    subfolder, name = model["copy"], f"{model['name']!r:.60}"
+    is_inside = subfolder is None or re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", subfolder)
+    if not is_inside or str(subfolder).endswith(("/.", "/..")):
+        raise ValueError(f"the copy of the model {name} is at {subfolder!r:.60}")
+    if any(Path(file).is_absolute() or ".." in Path(file).parts for file in model["files"]):
+        raise ValueError(f"the copy of the model {name} has files outside of it")
 
 
 def precomputed_parts(settings: Mapping[str, Any]) -> list[str]:

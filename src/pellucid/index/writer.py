@@ -23,12 +23,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
     DocumentRows,
     TermCounts,
-    Vector,
     arrays_from_documents,
     bytes_of_rows,
     joined_rows,
@@ -395,28 +393,10 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
     return snapshot._replace(commit=writer.commit)
 
 
-def sample_passages(
-    commit: Commit, name: str, encoder: EncoderEmbedder, max_passages: int
-) -> tuple[list[str], list[Vector]]:
-    """Return up to `max_passages` passages, evenly chosen, as an encoder reads them, and their stored vectors."""
-    step, index = max(1, -(-commit.state.passages // max_passages)), 0
-    texts, vectors = list[str](), list[Vector]()
-    for block in batches(commit.documents()):
-        all_texts = [text for document in block for text in document.passages()]
-        for text, row in zip(all_texts, stored_rows(commit, [name], block)[name], strict=True):
-            if index % step == 0 and row is not None:
-                texts.append(encoder.tokenized([text], "document")[0].visible)
-                vectors.append(row)
-            index += 1
-    return texts, vectors
-
-
 def sweep_models(folder: Path, after: IndexState) -> None:
-    """Remove copies of models, and reasons, that no search asks any more."""
-    models = after.settings["models"]
-    folders = [model["copy"] for model in models] + [model.get("reasons", {}).get("folder") for model in models]
-    used = {str(folder_name).partition("/")[0] for folder_name in folders}
-    for path in (*folder.glob("models-*"), *folder.glob("reasons-*")):
+    """Remove copies of models that no search asks any more."""
+    used = {str(model["copy"]).partition("/")[0] for model in after.settings["models"]}
+    for path in folder.glob("models-*"):
         if path.name not in used:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pellucid.core.arrays import Role, check_explained, l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import EngineError, InputError, PellucidError, check_numbers
+from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.loading import load_by_name
 from pellucid.progress import CancelledWorkError, cancellable
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
@@ -297,8 +297,7 @@ class Service:
             raise ApiError(422, str(error)) from error
         except PellucidError as error:  # what is wrong with the server's files is no business of the client
             _log.exception("a request failed")
-            status = 503 if isinstance(error, EngineError) else 500
-            raise ApiError(status, f"the server failed: {type(error).__name__}; its log says why") from error
+            raise ApiError(500, f"the server failed: {type(error).__name__}; its log says why") from error
         finally:
             is_over.set()
 
