@@ -25,7 +25,6 @@ from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explain.explanation import Explanation
 from pellucid.text.words import Vocabulary
 from tiny_models import tiny_lexicon
 
@@ -63,7 +62,7 @@ def test_describe_names_the_strongest_first():
 
 def test_every_view_works_without_knowing_the_family(tmp_path):
     explanation = LetterEmbedder().explain("aab", "ab")
-    assert Explanation.from_dict(json.loads(explanation.to_json())) == explanation
+    assert json.loads(explanation.to_json()) == explanation.to_dict()
     assert "a" in str(explanation) and "0.9487" in str(explanation)
     assert explanation.to_frame().contribution.sum() == pytest.approx(explanation.score)
     assert "0.9487" in explanation.to_html()
@@ -216,7 +215,7 @@ def test_rows_and_remainder_are_the_score_for_every_family(families, family, tex
         )
         assert not each.exact or abs(each.remainder) <= 1e-6 * size
         assert len({row.key for row in each.rows}) == len(each.rows)
-        assert Explanation.from_dict(json.loads(each.to_json())) == each
+        assert json.loads(each.to_json()) == each.to_dict()
         shares = math.fsum(row.share for row in each.rows)
         assert abs(each.score) <= 1e-6 or shares * each.score == pytest.approx(each.score - each.remainder, abs=1e-12)
     assert [known.share for known in (why - other).coverage] == pytest.approx(model.coverage(list(texts)).tolist())

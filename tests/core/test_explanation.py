@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 import gc
-import json
 import pickle
 import re
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +24,6 @@ from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SHARED, PairTable, Row
-from pellucid.explain.views.parts import Matrix
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
 from tables import CONTROLS, check_json, check_terminal
@@ -52,11 +49,6 @@ def anchors(exact: bool = False) -> Explanation:
     """An explanation as a family with one part a row gives it."""
     rows = [Row("home loans", ("home loans",), 0.4, 0.0), Row("<b>weather</b>", ("<b>weather</b>",), -0.1, 0.0)]
     return Explanation.from_terms("anchors", ("a text", "b text"), 0.3 if exact else 0.5, rows, exact=exact)
-
-
-def matrix_of(why: Explanation) -> Matrix | None:
-    """The word pairs among what the views show."""
-    return next((part for part in why._parts(rows=True) if isinstance(part, Matrix)), None)
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.booleans(), st.integers(0, 100))
@@ -193,40 +185,10 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
 
 @pytest.mark.full
 @given(explanations())
-def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
+def test_json_fits_the_schema(why: Explanation) -> None:
     text = why.to_json()
     text.encode("utf-8")
-    assert Explanation.from_dict(check_json(why)) == why
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the paths to everything in nested dicts and lists."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in inside:
-        yield (*path, name)
-        yield from places(item, (*path, name))
-
-
-ODD = [None, True, -1, 10**30, 1e308, float("inf"), float("nan"), "", "\ud800", "word pair", {}, {"a": 1}]
-ODD += [[], [[]], ["ab"], [[0, 10**9]], [[2, 1]], [[0, 1.0]], [[0, True]], [[0, 1, 2]], [["a", "b"]], "x" * 300]
-
-
-@given(why=explanations(), draws=st.data(), value=st.sampled_from(ODD))
-def test_json_with_another_value_somewhere_is_refused_or_can_be_shown(
-    why: Explanation, draws: st.DataObject, value: object
-) -> None:
-    written = json.loads(why.to_json())
-    *path, last = draws.draw(st.sampled_from([*places(written)]))
-    place = written
-    for name in path:
-        place = place[name]
-    place[last] = value
-    try:
-        read = Explanation.from_dict(written)
-    except InputError:
-        return
-    assert read.to_text() and read.to_html() and read.to_markdown() and repr(read) and len(read.to_frame()) >= 0
-    assert Explanation.from_dict(json.loads(read.to_json())) == read
+    assert check_json(why) == why.to_dict()
 
 
 def test_a_term_that_is_there_twice_is_refused() -> None:
@@ -238,11 +200,6 @@ def test_a_term_that_is_there_twice_is_refused() -> None:
     why = Explanation.from_terms("anchors", ("a", "b"), 0.75, told)
     gap = why - Explanation.from_terms("anchors", ("a", "c"), 0.25, told[:1])
     assert sorted(row.contribution for row in gap.rows) == [0.0, 0.5] and gap.score == 0.5
-    value = why.to_dict()
-    for row in value["rows"]:
-        row["key"] = ["the"]
-    with pytest.raises(InputError, match="twice"):
-        Explanation.from_dict(value)
 
 
 def test_what_is_left_over_is_the_remainder_and_nothing_sets_it_to_zero() -> None:
@@ -253,10 +210,6 @@ def test_what_is_left_over_is_the_remainder_and_nothing_sets_it_to_zero() -> Non
     why = Explanation.from_terms("anchors", ("a", "b"), 0.40005, rows, exact=False)
     assert why.remainder == 0.40005 - 0.4
     assert (why - why).remainder == 0
-    with pytest.raises(InputError, match="was changed, or its family is wrong"):
-        Explanation.from_dict(why.to_dict() | {"score": 0.5})
-    with pytest.raises(InputError, match="'remainder' is nan"):
-        Explanation.from_dict(why.to_dict() | {"remainder": float("nan")})
     with pytest.raises(InputError, match="not a finite number"):
         Explanation.from_terms("anchors", ("a", "b"), 0.4, [rows[0]._replace(contribution=float("inf"))], exact=False)
 
@@ -289,7 +242,7 @@ def test_rows_stay_numbers_until_they_are_read() -> None:
     assert why == eager and eager == why and hash(why) == hash(eager) and why.rows == eager.rows
     assert why != Explanation.from_terms("anchors", ("a", "b"), 0.2, values[::-1], make) and why.rows != 3
     assert list(why.rows) == [why.rows[number] for number in range(4)] and str(why) == str(eager)
-    for copied in (pickle.loads(pickle.dumps(why)), copy.deepcopy(why), Explanation.from_dict(why.to_dict())):
+    for copied in (pickle.loads(pickle.dumps(why)), copy.deepcopy(why)):
         assert copied == why and type(copied.rows) is tuple
     assert (why - eager).score == 0
     with pytest.raises(InputError, match="miss the score"):
@@ -385,7 +338,7 @@ def test_a_coverage_lies_between_whole_and_partly_known(partly: list, whole: int
 
 
 def test_a_family_from_a_file_cannot_steer_a_terminal(fruit: StaticEmbedder) -> None:
-    why = Explanation.from_dict(fruit.explain("apple [red]", "pear").to_dict() | {"family": "\x1b[31m[red]<b>"})
+    why = replace(fruit.explain("apple [red]", "pear"), family="\x1b[31m[red]<b>")
     check_terminal(why)
     assert "\x1b" not in repr(why) + str(why) and "<b>" not in why.to_html().replace("<b>0.", "")
     assert "[red]" in str(why)
@@ -492,17 +445,14 @@ def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
 
 def test_word_matrix_is_in_text_order_and_adds_up(fruit: StaticEmbedder) -> None:
     why = fruit.explain("car pear the apple", "bicycle apple pear car")
-    matrix = matrix_of(why).folded(10)
-    assert matrix.down == ("car", "pear", "the", "apple")
-    assert matrix.across == ("bicycle", "apple", "pear", "car")
+    matrix = why._matrix(10)
+    assert matrix.down == ["car", "pear", "the", "apple"]
+    assert matrix.across == ["bicycle", "apple", "pear", "car"]
     assert matrix.values.sum() == pytest.approx(why.score)
     by_name = {row.parts: row.contribution for row in why.rows}
     assert matrix.values[1, 2] == by_name["pear", "pear"]
-    folded = matrix.folded(2)
-    assert folded.down[-1] == "2 more" and folded.others_down == 2
-    assert folded.values.shape == (3, 3)
-    assert folded.values.sum() == pytest.approx(why.score)
-    assert matrix_of(anchors()) is None
+    few = why._matrix(2)
+    assert few.values.shape == (2, 2) and [word for word in matrix.down if word in few.down] == few.down
     with pytest.raises(InputError, match="max_words is 0"):
         why.plot(max_words=0)
 
@@ -511,7 +461,7 @@ def test_plot_draws_the_pairs_and_touches_nothing_global(fruit: StaticEmbedder) 
     pytest.importorskip("matplotlib")
     why = fruit.explain("car apple zebra", "apple pear car")
     axes = why.plot(rows=True).axes[0]
-    np.testing.assert_allclose(axes.images[0].get_array(), matrix_of(why).values)
+    np.testing.assert_allclose(axes.images[0].get_array(), why._matrix(30).values)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["apple", "pear", "car"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["car", "apple"]
     low, high = axes.images[0].norm.vmin, axes.images[0].norm.vmax
@@ -577,41 +527,22 @@ def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.text import Text
 
-    figure = fruit.explain("apple for $5 or $10", "pear for $5 or $7").plot()
+    rows = [Row("for $5 or $10", ("for $5 or $10",), 0.4, 0.0)]
+    figure = Explanation.from_terms("anchors", ("a", "b"), 0.4, rows).plot()
     dollars = [text for text in figure.findobj(Text) if "$" in text.get_text()]
     assert dollars and not any(text.get_parse_math() for text in dollars)
 
 
-@pytest.mark.parametrize(
-    ("text", "order"),
-    [
-        ("apple pear car", "apple pear car"),
-        ("\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd", "\u05e2\u05d5\u05dc\u05dd \u05e9\u05dc\u05d5\u05dd"),
-        ("\u0643\u062a\u0627\u0628 apple pear 5", "5 apple pear \u0643\u062a\u0627\u0628"),
-        (
-            "an \u05e9\u05dc\u05d5\u05dd 5 \u05e2\u05d5\u05dc\u05dd car",
-            "an \u05e2\u05d5\u05dc\u05dd 5 \u05e9\u05dc\u05d5\u05dd car",
-        ),
-    ],
-)
-def test_words_of_a_picture_stand_in_the_order_of_their_script(text: str, order: str) -> None:
-    pytest.importorskip("matplotlib")
-    figure = StaticEmbedder(Vocabulary(text.split()), np.eye(len(text.split()), dtype=np.float32)).explain(text, text)
-    drawn = figure.plot().axes[0].texts
-    first_line = sorted((word.get_position()[0], word.get_text()) for word in drawn if word.get_position()[1] == 0.0)
-    assert [word for _, word in first_line[1:]] == order.split()  # after the label of the text
-
-
-def test_letters_without_a_font_are_said(monkeypatch: pytest.MonkeyPatch, fruit: StaticEmbedder) -> None:
+def test_letters_without_a_font_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     from pellucid.explain.views import figure
 
-    figure.picture(
-        fruit.explain("apple \u05e9\u05dc\u05d5\u05dd", "pear \u2d30")._parts(), most=5
-    )  # DejaVu Sans has them
+    rows = [Row("\u05e9\u05dc\u05d5\u05dd \u2d30", ("a",), 0.4, 0.0)]  # DejaVu Sans has them
+    why = Explanation.from_terms("anchors", ("a", "b"), 0.4, rows)
+    why.plot()
     monkeypatch.setattr(figure, "_letters", lambda family: frozenset(range(128)))
-    with pytest.warns(UserWarning, match="no installed font has the letters \u05e9"):
-        fruit.explain("apple \u05e9", "pear").plot()
+    with pytest.warns(UserWarning, match="no installed font has the letters \u05d5"):
+        why.plot()
 
 
 @pytest.mark.parametrize(
@@ -629,46 +560,6 @@ def test_letters_without_a_font_are_said(monkeypatch: pytest.MonkeyPatch, fruit:
 )
 def test_a_name_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
     assert phrase_text(phrase, (0, len(phrase))) == name
-
-
-ROW = {"name": "pear", "parts": ["pear"], "contribution": 1.0, "share": 1.0, "key": ["pear"], "kind": "word"}
-COVERAGE = {"known": 3, "total": 4, "partly": 2, "share": 0.5, "read_as": [["covid", "co"]]}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 1}, "has version 1; this pellucid reads version 2"),
-        ({"colour": "blue"}, "colour"),
-        ({"unknown9": []}, "not an explanation of version 2"),
-        ({"rows": [3]}, "not an explanation"),
-        ({"rows": {}}, "not an explanation"),
-        ({"rows": [ROW | {"colour": "blue"}]}, "a row has other keys"),
-        ({"score": 1.7e308}, "not an explanation"),
-        ({"remainder": 10**400}, "not an explanation"),
-        ({"text2": None, "text3": "a"}, "not an explanation"),
-        ({"coverage": {}}, "not an explanation"),
-        ({"coverage": [COVERAGE]}, "2 texts and 1 coverages"),
-        ({"coverage": [COVERAGE | {"known": 5}] * 2}, "coverage"),
-        ({"coverage": [COVERAGE | {"share": 0.8}] * 2}, "coverage"),
-        ({"coverage": [COVERAGE | {"read_as": [["covid"]]}] * 2}, "coverage"),
-        ({"measurement": {}}, "not an explanation"),
-        ({"measurement": {"n_texts": "3", "standard_error": 0.5}}, "not an explanation"),
-    ],
-)
-def test_what_is_no_explanation_is_refused(fruit: StaticEmbedder, change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Explanation.from_dict(fruit.explain("apple", "pear").to_dict() | change)
-
-
-def test_coverage_measurement_and_whole_numbers_are_read_as_they_were_written(fruit: StaticEmbedder) -> None:
-    value = fruit.explain("apple", "pear").to_dict()
-    measured = value | {"coverage": [COVERAGE] * 2, "measurement": {"n_texts": 3, "standard_error": 0.5}}
-    read = Explanation.from_dict(measured)
-    assert read.coverage == (Coverage(3, 4, 2, share=0.5, read_as=(("covid", "co"),)),) * 2
-    assert read.measurement == (3, 0.5)
-    whole = Explanation.from_dict(value | {"exact": False, "rows": [], "score": 10**20, "remainder": 10**20})
-    assert type(whole.score) is float and whole.to_dict()["remainder"] == 1e20
 
 
 def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:

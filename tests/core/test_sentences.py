@@ -83,7 +83,6 @@ def test_lines_are_sentences_and_add_up_to_the_score(why: Explanation, k: int | 
         [(start, end)] = line.spans2
         inside = [value for span, value in of_words.items() if start <= span[0] < end]
         assert line.contribution == pytest.approx(sum(inside), abs=1e-6)
-    assert Explanation.from_dict(why.to_dict()).groups(k) == groups
 
 
 def test_the_best_sentence_is_named() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any
@@ -43,9 +43,6 @@ from pellucid.text.words import Coverage, Span
 SCHEMA_VERSION = 2
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
-_NUMBERS = ("score", "contribution", "share", "remainder", "agreement")
-_MAX_JSON_NUMBER = 1e300  # so that sums are finite, too
-_DERIVED = ("summary", "groups")  # in the dict form for its readers; when it is read back they are made anew
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
 
 
@@ -260,93 +257,6 @@ class Explanation(ExplanationViews):
         """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
         return json_text(self.to_dict(), indent)
 
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Explanation:
-        """Return the explanation that `to_dict` wrote.
-
-        Raises:
-            InputError: the version is another one, a key is missing, unknown or has a value of the wrong kind, a span
-                is outside its text, two rows are the same term, or rows and remainder do not add up to the score.
-        """
-        if not isinstance(value, Mapping) or value.get("version") != SCHEMA_VERSION:
-            version = value.get("version") if isinstance(value, Mapping) else type(value).__name__
-            raise InputError(f"explanation has version {version!r}; this pellucid reads version {SCHEMA_VERSION}")
-        content = {key: item for key, item in value.items() if key not in ("version", *_DERIVED)}
-        try:
-            for name in ("rows", "coverage"):
-                if not isinstance(content[name], (list, tuple)):
-                    raise TypeError(f"{shown(name)} is {content[name]!r:.60}")
-            row_fields = dict.fromkeys(Row._fields)
-            if any(row.keys() != row_fields.keys() for row in content["rows"]):
-                raise KeyError(f"a row has other keys than {', '.join(row_fields)}")
-            content["rows"] = tuple(Row(*(_read(name, row[name]) for name in row_fields)) for row in content["rows"])
-            content["coverage"] = tuple(map(_coverage, content["coverage"]))
-            if content.get("measurement") is not None:
-                content["measurement"] = Measurement(**content["measurement"])
-            content = {name: _read(name, item) for name, item in content.items()}
-            _check_kinds(content)
-            remainder = content.pop("remainder")
-            read = cls(**content)
-            agrees = abs(read.remainder - remainder) <= read._rounding
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(f"not an explanation of version {SCHEMA_VERSION}: {error}") from error
-        if not agrees:
-            raise InputError(
-                f"the explanation's rows and its remainder {remainder} miss the score {read.score} by "
-                f"{read.remainder - remainder}; it was changed, or its family is wrong"
-            )
-        return read
-
-
-def _coverage(counts: Mapping[str, Any]) -> Coverage:
-    """Return a coverage as `to_dict` wrote it; an older one has no `read_as`."""
-    if unknown := counts.keys() - {field.name for field in fields(Coverage)}:
-        raise KeyError(f"a coverage has the unknown keys {sorted(unknown)!r:.60}")
-    numbers = counts["known"], counts["total"], counts["partly"]
-    read = Coverage(*numbers, share=counts.get("share", math.nan), read_as=_tuples(counts.get("read_as", ())))
-    if any(well_formed(word) != word for pair in read.read_as for word in pair):
-        raise TypeError("a coverage holds a word with a lone surrogate")
-    return read
-
-
-def _check_kinds(content: Mapping[str, Any]) -> None:
-    """Raise TypeError where a value read from JSON is of another kind than its field's, or a span not in its text."""
-    texts = content["text1"], content["text2"], content["text3"]
-    if texts[1] is None and texts[2] is not None:
-        raise TypeError("there is a 'text3', but no 'text2'")
-    for part in (content, *(row._asdict() for row in content["rows"])):
-        for name, value in part.items():
-            if not _fits(name, value, texts):
-                raise TypeError(f"{shown(name)} is {shown(value)}")
-        if part.get("kind") == WORD_PAIR and len(part["parts"]) != 2:
-            raise TypeError(f"the parts of a word pair are {part['parts']!r:.60}")
-
-
-def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
-    """Whether a value is of the kind of a field of an explanation or of a row."""
-    if name in ("parts", "key"):
-        return type(value) is tuple and all(_fits("name", part, texts) for part in value)
-    if name in ("family", "text1", "text2", "text3", "name", "kind", "baseline"):
-        return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
-    if name == "agreement":
-        return value is None or (type(value) is float and abs(value) <= 1)
-    if name in _NUMBERS:
-        return type(value) is float and abs(value) <= _MAX_JSON_NUMBER
-    if name == "exact":
-        return type(value) is bool
-    if name[:-1] in ("spans", "unknown") and name[-1] in "123":
-        length = len(texts[int(name[-1]) - 1] or "")
-        pairs = type(value) is tuple and all(type(span) is tuple and [*map(type, span)] == [int, int] for span in value)
-        return pairs and all(0 <= start < end <= length for start, end in value)
-    if name == "measurement":
-        return value is None or (type(value.n_texts) is int and _fits("score", value.standard_error, texts))
-    return True  # rows and coverages are checked by themselves, an unknown name by the class
-
-
-def _read(name: str, value: Any) -> Any:
-    """Return the value of a field as an explanation has it: lists are tuples, numbers are floats."""
-    return float(value) if name in _NUMBERS and type(value) is int else _tuples(value)
-
 
 def _plain(value: Any) -> Any:
     """Turn rows, coverages and tuples into dicts and lists."""
@@ -355,7 +265,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Coverage):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return [_plain(item) for item in value] if isinstance(value, (tuple, LazyRows)) else value
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -33,8 +33,6 @@ from pellucid.explain.views.parts import (
     Fold,
     Heading,
     Lead,
-    Link,
-    LinkedTexts,
     MarkedText,
     MarkedTexts,
     Matrix,
@@ -65,7 +63,6 @@ AGREEMENT_WARN = 0.7
 """A lower correlation of two estimates is warned of; chosen on pairs of MiniLM. docs/results-reasons.md has how well it
 tells pairs whose words agree little with leave-one-out."""
 _HOW_TO_MEASURE = 'Measure it: model.with_reasons("measured"), or measured() of a hit.'
-_MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _INDEX_LABELS = ("the query", "this document", "the other document")
 """What the texts are called where a hit is compared with another one."""
 GROUPS = 5
@@ -224,14 +221,11 @@ class ExplanationViews(Shown):
         return plain(self._parts(top_k, rows=rows), width=width)
 
     def plot(self, *, rows: bool = False, max_words: int = 30, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: both texts, matching phrases in one colour and joined by lines.
-
-        Of explanations without phrases of two texts, bars. With `rows`, a heat map of word pairs, or bars of rows.
+        """Return a matplotlib Figure: the lines of `groups` as bars; with `rows` a heat map of word pairs, or bars.
 
         Args:
             rows: draw the rows.
-            max_words: words shown of each text in a heat map (rows, where they are not pairs), the strongest; the
-                others are summed.
+            max_words: words of each text in a heat map, or rows beside which the others are summed; the strongest.
             dark: draw for a dark background.
 
         Raises:
@@ -241,7 +235,10 @@ class ExplanationViews(Shown):
         from pellucid.explain.views.figure import picture
 
         check_integer("max_words", max_words)
-        return picture(self._parts(max_words, rows=rows, groups=not rows, links=not rows), most=max_words, dark=dark)
+        is_of_pairs = rows and set(self._kinds) - set(BESIDE_WORDS) == {WORD_PAIR}
+        return picture(
+            self._parts(max_words, rows=rows), matrix=self._matrix(max_words) if is_of_pairs else None, dark=dark
+        )
 
     def __repr__(self) -> str:
         """Return one short line; `print` shows the rows."""
@@ -258,10 +255,8 @@ class ExplanationViews(Shown):
             return ("the query", "the document") if self.text3 is None else _INDEX_LABELS
         return [f"text {number}" for number, _ in enumerate(self.texts, 1)]
 
-    def _parts(
-        self, top_k: int = 10, rows: bool = False, *, folded: bool = False, groups: bool = True, links: bool = False
-    ) -> Iterator[AnyPart]:
-        """Yield what every medium shows: the groups, `top_k` rows or neither; `links` of phrases are for pictures."""
+    def _parts(self, top_k: int = 10, rows: bool = False, *, folded: bool = False) -> Iterator[AnyPart]:
+        """Yield what every medium shows: the groups, and with `rows` the `top_k` largest rows."""
         check_integer("top_k", top_k, 0)
         top_k = min(top_k, len(self.rows))
         subject = "Score" if self._is_of_index else "Similarity"
@@ -287,15 +282,11 @@ class ExplanationViews(Shown):
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
             return
-        lines = self.groups()
-        if links and len(self.texts) > 1 and any(line.is_of_text for line in lines):
-            yield self._linked(lines, labels)
-        if groups:
-            yield self._group_bars(lines)
+        yield self._group_bars(self.groups())
         if rows and folded:
-            yield Fold(f"All {counted(len(self.rows), self._kind)}", tuple(self._row_parts(top_k)))
+            yield Fold(f"All {counted(len(self.rows), self._kind)}", (self._row_bars(top_k),))
         elif rows:
-            yield from self._row_parts(top_k)
+            yield self._row_bars(top_k)
 
     def _group_bars(self, groups: Sequence[Group]) -> Bars:
         """Return the groups, first those that have a name of their own."""
@@ -305,41 +296,18 @@ class ExplanationViews(Shown):
         names = "sentences" if SENTENCE in of_text else "phrases" if of_text else self._kind_names
         return Bars("", names, named, tuple((g.name, g.contribution) for g in sums), self.score, self._has_shares)
 
-    def _linked(self, groups: Sequence[Group], labels: Sequence[str]) -> LinkedTexts:
-        """Return the texts with the phrases that each group names."""
-        links = []
-        for group in groups:
-            if group.is_of_text:
-                spans = enumerate((group.spans1, group.spans2, group.spans3))
-                links.append(
-                    Link(tuple((text, span) for text, text_spans in spans for span in text_spans), group.contribution)
-                )
-        return LinkedTexts(tuple(labels), self.texts, tuple(links))
-
-    def _row_parts(self, top_k: int) -> Iterator[AnyPart]:
-        """Yield the `top_k` largest rows, and pairs of words as a matrix."""
-        matrix = self._matrix() if set(self._kinds) - set(BESIDE_WORDS) == {WORD_PAIR} else None
-        many = matrix is not None and len(self.rows) > _MANY_PAIRS
-        if matrix is not None and many:
-            for text_name, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
-                sums = matrix.values.sum(axis=axis)  # what each word adds in all its pairs
-                order = np.argsort(-np.abs(sums), kind="stable")
-                shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
-                words_bars = self._bars(f"Words of {text_name}", WORD, shown, sums[order[top_k:]])
-                shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind in BESIDE_WORDS]
-                yield words_bars._replace(sums=(*shared, *words_bars.sums))
-        names = [(row.name, row.contribution) for row in self.rows[:top_k]]
-        unsummed = [n for n in range(min(top_k, len(self.rows)), len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
-        bars = self._bars(
-            "Word pairs" if many else "",
-            self._kind,
-            names,
-            np.delete(self.contributions[top_k:], np.array(unsummed, int) - top_k),
-        )
-        named = ((self.rows[n].name, self.rows[n].contribution) for n in unsummed)  # not hidden in a sum
-        yield bars._replace(sums=(*named, *bars.sums))
-        if matrix is not None:
-            yield matrix
+    def _row_bars(self, top_k: int) -> Bars:
+        """Return the `top_k` largest rows, then context and the like, the sum of the others and the remainder."""
+        beside = [n for n in range(top_k, len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
+        bars = tuple((row.name, row.contribution) for row in self.rows[:top_k])
+        sums = [(self.rows[n].name, self.rows[n].contribution) for n in beside]  # not hidden in a sum
+        hidden = np.delete(self.contributions[top_k:], np.array(beside, int) - top_k)
+        if len(hidden):
+            sums.append((f"sum of {counted(len(hidden), 'more ' + self._kind)}", float(hidden.sum())))
+        if not self.exact:
+            sums.append(("remainder: what the rows leave out", self.remainder))
+        names = "words" if self._kind in (WORD, WORD_PAIR) else self._kind_names
+        return Bars("", names, bars, tuple(sums), self.score, self._has_shares)
 
     @cached_property
     def _row_kinds(self) -> list[str]:
@@ -413,22 +381,12 @@ class ExplanationViews(Shown):
                 blank.append(label)
         return " and ".join(blank) or "one of the texts"
 
-    def _bars(self, title: str, kind: str, bars: list[tuple[str, float]], hidden: npt.NDArray[np.float64]) -> Bars:
-        """Return the largest rows, the sum of the `hidden` ones and the remainder, which add up to the score."""
-        sums = []
-        if len(hidden):
-            sums.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
-        if not self.exact:
-            sums.append(("remainder: what the rows leave out", self.remainder))
-        names = "words" if kind in (WORD, WORD_PAIR) else self._kind_names
-        return Bars(title, names, tuple(bars), tuple(sums), self.score, self._has_shares)
-
     @property
     def _kind_names(self) -> str:
         return " or ".join(self._kinds) if self._kind == "row" else self._kind
 
-    def _matrix(self) -> Matrix:
-        """Return pairs of words as a matrix in text order; words with one name, though two vectors, are one word."""
+    def _matrix(self, max_words: int) -> Matrix:
+        """Return the pairs of the strongest words of each text, in text order; words of one name are one word."""
         down: dict[str, Any] = {}
         across: dict[str, Any] = {}
         pairs = [row for row in self.rows if row.kind == WORD_PAIR]
@@ -442,7 +400,11 @@ class ExplanationViews(Shown):
         for row in pairs:
             values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
         first, *second = (label.removeprefix("the ") for label in self._labels)
-        return Matrix(first, ", then ".join(second), tuple(words1), tuple(words2), values)
+        shown1, shown2 = (np.sort(np.argsort(-np.abs(values).sum(axis=n), kind="stable")[:max_words]) for n in (1, 0))
+        return Matrix(
+            first, ", then ".join(second), [words1[n] for n in shown1], [words2[n] for n in shown2],
+            values[np.ix_(shown1, shown2)],
+        )  # fmt: skip
 
     def _marked(self, number: int, label: str) -> MarkedText:
         """Return a text with its phrases marked by what they add, on one scale for all texts."""

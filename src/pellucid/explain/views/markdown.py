@@ -33,7 +33,7 @@ def markdown(parts: Iterable[AnyPart]) -> str:
 
 
 def _blocks(part: AnyPart, level: int) -> list[str]:
-    """Return the blocks of a part, under a heading of `level`; a matrix is too wide for a page of text."""
+    """Return the blocks of a part, under a heading of `level`."""
     if isinstance(part, Heading):
         words = " ".join(filter(None, (part.title, part.value, part.after and f"({part.after})")))
         return [f"{'#' * level} {markdown_text(words)}"]
@@ -51,10 +51,8 @@ def _blocks(part: AnyPart, level: int) -> list[str]:
     if isinstance(part, Histogram):
         ends = f"{part.edges[0]:.3f} and {part.edges[-1]:.3f}"
         return [f"{markdown_text(part.title)}: {sum(part.counts):,} between {ends}"]
-    if isinstance(part, (Bars, TablePart)):
-        table = part.table() if isinstance(part, Bars) else part
-        return [*([f"**{markdown_text(table.title)}**"] if table.title else []), _table(table)]
-    return []
+    table = part.table() if isinstance(part, Bars) else part
+    return [*([f"**{markdown_text(table.title)}**"] if table.title else []), _table(table)]
 
 
 def _texts(part: MarkedTexts) -> list[str]:

@@ -7,14 +7,10 @@ colour-blind readers; every number has a sign too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from pellucid.explain.views.parts import (
     WEAK,
@@ -25,22 +21,17 @@ from pellucid.explain.views.parts import (
     Heading,
     Histogram,
     Lead,
-    LinkedTexts,
     MarkedTexts,
-    Matrix,
     Note,
     Piece,
     TablePart,
-    cell_number,
     cut,
-    decimals,
     shorten,
 )
 from pellucid.text.unicode import well_formed
 
 _LONGEST_TEXT = 20_000  # characters of a text whose words are marked
 _LONGEST_CELL = 600  # characters of a text in a table
-_MATRIX_WORDS = 16  # a side; more do not fit a screen
 _MAX_TINT_OPACITY = 0.62  # text on it keeps a contrast above 4.5 in both schemes
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {
     code: 0xFFFD
@@ -91,8 +82,6 @@ def _html(part: AnyPart) -> str:
         return f"<h2><span>{safe(part.title)}</span> <bdi>{safe(part.value)}</bdi>{after}</h2>"
     if isinstance(part, Lead):
         return f'<p class="lead" dir="auto">{safe(part.text)}</p>'
-    if isinstance(part, LinkedTexts):  # for pictures
-        return ""
     if isinstance(part, Note):
         return f'<p class="{"warning" if part.is_warning else "dim"}" dir="auto">{safe(part.text)}</p>'
     if isinstance(part, Fold):
@@ -105,8 +94,6 @@ def _html(part: AnyPart) -> str:
         return _texts(part)
     if isinstance(part, Histogram):
         return _histogram(part)
-    if isinstance(part, Matrix):
-        return _grid(part.folded(_MATRIX_WORDS))
     return _table(part.table() if isinstance(part, Bars) else part)
 
 
@@ -213,34 +200,3 @@ def _histogram(histogram: Histogram) -> str:
     ]
     ends = f'<p class="ends dim"><span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span></p>'
     return f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div>{ends}'
-
-
-def _grid(matrix: Matrix) -> str:
-    """Return a matrix as a heat map, with sums at the ends; a sum of many words has its number, but no tint."""
-    pairs = matrix.pairs()
-    scale = float(np.nanmax(np.abs(pairs), initial=0.0)) or 1.0
-    n_decimals = decimals(scale)
-
-    def total(values: npt.NDArray[Any]) -> str:
-        return f'<td class="sum">{cell_number(float(values.sum()), n_decimals) or "0"}</td>'
-
-    across = "".join(f'<th scope="col">{_name(word)}</th>' for word in matrix.across)
-    body = []
-    for word, values, tints in zip(matrix.down, matrix.values, (pairs / scale).tolist(), strict=True):
-        cells = "".join(
-            f"<td {'' if math.isnan(tint) else _tint(tint)}>{cell_number(value, n_decimals)}</td>"
-            for value, tint in zip(values.tolist(), tints, strict=True)
-        )
-        body.append(f'<tr><th scope="row">{_name(word)}</th>{cells}{total(values)}</tr>')
-    sums = "".join(map(total, matrix.values.T))
-    foot = f'<tr><th scope="row">sum</th>{sums}{total(matrix.values)}</tr>'
-    return (
-        f'<div class="scroll"><table class="grid"><caption class="dim">words of {matrix.of_down} down, '
-        f"of {matrix.of_across} across</caption>"
-        f'<thead><tr><td></td>{across}<th scope="col">sum</th></tr></thead><tbody>{"".join(body)}{foot}</tbody>'
-        "</table></div>"
-    )
-
-
-def _name(word: str) -> str:
-    return f"<bdi>{safe(shorten(word, 24))}</bdi>"

@@ -73,21 +73,6 @@ class MarkedTexts(NamedTuple):
     has_legend: bool = True
 
 
-class Link(NamedTuple):
-    """Phrases that belong together: the position of each one's text and its span there; what they add."""
-
-    phrases: tuple[tuple[int, tuple[int, int]], ...]
-    value: float
-
-
-class LinkedTexts(NamedTuple):
-    """Texts with the phrases that belong together, for a picture."""
-
-    labels: tuple[str, ...]
-    texts: tuple[str, ...]
-    links: tuple[Link, ...]
-
-
 class Column(NamedTuple):
     """A column of a table.
 
@@ -163,25 +148,9 @@ class Matrix(NamedTuple):
 
     of_down: str
     of_across: str
-    down: tuple[str, ...]
-    across: tuple[str, ...]
+    down: list[str]
+    across: list[str]
     values: npt.NDArray[np.float64]  # [down, across]
-    others_down: int = 0
-    """How many words the last line sums up; 0 where it is an ordinary word."""
-    others_across: int = 0
-
-    def folded(self, most: int) -> Matrix:
-        """Keep the `most` strongest words of each side in their order, and sum up the others in a last line."""
-        down, values, others_down = _fold(self.down, self.values, most)
-        across, turned, others_across = _fold(self.across, values.T, most)
-        return Matrix(self.of_down, self.of_across, down, across, turned.T, others_down, others_across)
-
-    def pairs(self) -> npt.NDArray[np.float64]:
-        """Return the values with NaN for sums of several words: one would drown the pairs in a heat map."""
-        values = self.values.copy()
-        values[len(self.down) - bool(self.others_down) :] = np.nan
-        values[:, len(self.across) - bool(self.others_across) :] = np.nan
-        return values
 
 
 class Histogram(NamedTuple):
@@ -207,19 +176,7 @@ class Fold(NamedTuple):
     is_open: bool = False
 
 
-AnyPart = Heading | Lead | Note | MarkedTexts | LinkedTexts | TablePart | Bars | Matrix | Histogram | Fold
-
-
-def _fold(
-    words: tuple[str, ...], values: npt.NDArray[np.float64], most: int
-) -> tuple[tuple[str, ...], npt.NDArray[np.float64], int]:
-    n_folded = len(words) - most
-    if n_folded <= 1:  # one word takes no more room than a line for several
-        return words, values, 0
-    shown = np.sort(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:most])
-    folded_sum = values.sum(axis=0) - values[shown].sum(axis=0)
-    names = (*(words[k] for k in shown), f"{n_folded:,} more")
-    return names, np.vstack([values[shown], folded_sum]), n_folded
+AnyPart = Heading | Lead | Note | MarkedTexts | TablePart | Bars | Histogram | Fold
 
 
 def marked(
@@ -276,16 +233,6 @@ def cut(pieces: Iterable[Piece], length: int) -> Iterator[Piece]:
         length -= len(piece.text)
     if length < 0:
         yield Piece(f" \u2026 {-length:,} characters more", "more")
-
-
-def decimals(reach: float) -> int:
-    """Return how many decimals a heat map writes when its largest pair has size `reach`."""
-    return 2 if reach >= 0.05 else 3 if reach >= 0.005 else 4
-
-
-def cell_number(value: float, n_decimals: int) -> str:
-    """Write a number into a heat map; nothing where it would be +0.00."""
-    return f"{value:+.{n_decimals}f}" if abs(value) >= 0.5 * 10**-n_decimals else ""
 
 
 def bars(values: Sequence[float | None]) -> list[float | None]:

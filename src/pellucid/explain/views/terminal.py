@@ -26,9 +26,7 @@ from pellucid.explain.views.parts import (
     Heading,
     Histogram,
     Lead,
-    LinkedTexts,
     MarkedTexts,
-    Matrix,
     Note,
     Piece,
     TablePart,
@@ -78,8 +76,8 @@ def plain(parts: Iterable[AnyPart], *, width: int) -> str:
 
 
 def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
-    """Yield what rich prints for a part; matrices and links between texts are left to other media."""
-    if not isinstance(part, (Heading, Lead, Note, Matrix, LinkedTexts)):
+    """Yield what rich prints for a part."""
+    if not isinstance(part, (Heading, Lead, Note)):
         yield ""
     if isinstance(part, Heading):
         line = Text(f"{visible(part.title)}  ").append(visible(part.value), style="bold")
