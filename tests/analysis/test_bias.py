@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pellucid
 from pellucid.analysis import bias_audit
-from pellucid.analysis.swaps import PAIR_LISTS, TARGET_LISTS, Target, read_pairs, read_targets
+from pellucid.analysis.bias_audit import PAIR_LISTS, TARGET_LISTS, Target, read_pairs, read_targets
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
@@ -41,7 +39,7 @@ LEANS = [0.3, 0.2, 0.1, 0.0, 0.0, -0.1, -0.2, -0.3]
 
 
 def leans_of(seed: int, leans: list[float]):
-    return {lean.target: lean for lean in pellucid.bias(planted(seed, leans), PAIRS, targets=TARGETS).tests[0].leans}
+    return {lean.target: lean for lean in pellucid.bias(planted(seed, leans), PAIRS, targets=TARGETS).leans}
 
 
 @pytest.mark.full
@@ -51,7 +49,7 @@ def test_a_planted_bias_is_covered_by_its_interval_and_none_is_claimed_without_o
         leans = leans_of(seed, LEANS)
         for name, lean in zip(TARGETS, LEANS):
             true = 2 * STRENGTH * lean
-            n_covered += leans[name].effect.low <= true <= leans[name].effect.high
+            n_covered += leans[name].low <= true <= leans[name].high
         n_hits += leans["joba"].is_clear + leans["jobh"].is_clear
         n_false += any(lean.is_clear for lean in leans_of(1000 + seed, [0.0] * N_TARGETS).values())
     assert n_covered / (60 * N_TARGETS) == pytest.approx(0.95, abs=0.035)
@@ -61,15 +59,16 @@ def test_a_planted_bias_is_covered_by_its_interval_and_none_is_claimed_without_o
 
 def test_findings_claim_no_more_than_the_tables_show():
     report = pellucid.bias(planted(1, LEANS), PAIRS, targets=TARGETS)
-    (test,) = report.tests
     said = " ".join(report.findings())
-    assert len(test.clear) >= 4 and f"{len(test.clear)} of 8 targets lean clearly to one group" in said
-    assert ("most: joba, jobb" in said and f"{test.leans[-1].target} is nearer to second" in said) or "joba is" in said
+    assert len(report.clear) >= 4 and f"{len(report.clear)} of 8 targets lean clearly to one group" in said
+    assert (
+        "most: joba, jobb" in said and f"{report.leans[-1].target} is nearer to second" in said
+    ) or "joba is" in said
     assert report.to_dict()["kind"] == "bias" and "<h2>" in report.to_html() and report.to_markdown()
     table = report.to_frame()
     assert len(table) == N_TARGETS and (table["low"] < table["effect"]).all()
     none = pellucid.bias(planted(1, [0.0] * N_TARGETS), PAIRS, targets=TARGETS)
-    assert "none of 8 targets leans clearly" in " ".join(none.findings())
+    assert "None of 8 targets leans clearly" in " ".join(none.findings())
     assert "does not show that there is no bias" in str(none).replace("\n", " ")
 
 
@@ -80,9 +79,9 @@ def test_a_certain_lean_that_is_too_small_to_matter_is_not_clear(size, is_clear)
     base = np.linspace(-0.15, 0.15, N_TARGETS)  # the usual difference is 0.1, a fifth of it 0.02
     similarities = np.zeros((N_TARGETS, 20, 8, 2)) + base[:, None, None, None]
     similarities[..., 0] += size + 1e-4 * random.normal(size=(N_TARGETS, 20, 8))
-    test = bias_audit._swap_test("pairs", similarities, [Target(name) for name in TARGETS])
-    assert [lean.is_clear for lean in test.leans] == [is_clear] * N_TARGETS
-    assert test.leans[0].strength == pytest.approx(size / test.usual_difference, rel=0.01)
+    leans, usual_difference = bias_audit._leans(similarities, [Target(name) for name in TARGETS])
+    assert [lean.is_clear for lean in leans] == [is_clear] * N_TARGETS
+    assert leans[0].strength == pytest.approx(size / usual_difference, rel=0.01)
 
 
 def test_words_that_the_model_guesses_are_left_out_and_named():
@@ -91,65 +90,27 @@ def test_words_that_the_model_guesses_are_left_out_and_named():
     targets = ["nurse", "lawyer", "zyxwvutic engineer", "a kind neighbour"]
     result = pellucid.bias(model, pairs, targets=targets)
     said = " ".join(result.notes)
-    assert all(word in said for word in ("latisha", "lakisha", "zyxwvutic")) and "2 pairs with" in said
-    assert result.tests[0].n_pairs == 3 and [lean.target for lean in result.tests[0].leans].count(targets[2]) == 0
+    assert all(word in said for word in ("latisha", "lakisha", "zyxwvutic")) and "2 pairs left out" in said
+    assert result.n_pairs == 3 and targets[2] not in [lean.target for lean in result.leans]
     with pytest.raises(InputError, match=r"the model knows 1 of 2 pairs.*latisha"):
         pellucid.bias(model, [pairs[0], pairs[2]], targets=targets)
+    most = pellucid.bias(model, pairs[2:], targets=[*targets[:2], "a zyxwvutic engineer of trains"])
+    assert len(most.leans) == 3 and "zyxwvutic. 0 targets left out" in most.notes[0]
 
 
 def test_numbers_of_a_list_are_compared_with_the_groups_that_they_are_about():
     model = pellucid.load("static-en")
     women, nations = pellucid.bias(model, "gender"), pellucid.bias(model, "nationality")
-    assert women.tests[0].correlation.high < 0 and women.expected == "percent of women"
+    assert women.correlation.high < 0 and women.expected == "percent of women"
     assert "go with percent of women: the larger it is, the nearer a target tends to be to female" in " ".join(
         women.findings()
     )
-    assert nations.tests[0].correlation is None and "percent of women" not in str(nations)
+    assert nations.correlation is None and "percent of women" not in str(nations)
 
 
-def test_your_texts_are_swapped():
-    model = planted(4, LEANS)
-    texts = [f"{a} was here" for a, _ in PAIRS] + ["nothing to swap", "jobb"]
-    report = pellucid.bias(model, PAIRS, texts=texts, targets=TARGETS)
-    assert report.tests[1].n_pairs == N_PAIRS
-    assert report.tests[1].leans[0].effect.value == pytest.approx(report.tests[0].leans[0].effect.value, abs=1e-6)
-    assert "16 of 18 texts" in " ".join(report.notes)
-    with pytest.raises(InputError, match="0 of 1 texts hold a word"):
-        pellucid.bias(model, PAIRS, texts=["jobb"], targets=TARGETS)
-
-
-def test_words_are_swapped_in_their_case_and_guesses_are_counted():
-    pairs = read_pairs("gender")
-    text = "He took HIS new hat. The hat is his, said the Policeman to him."
-    swapped = pairs.swapped(text)
-    assert swapped.first == text
-    assert swapped.second == "She took HER new hat. The hat is hers, said the Policewoman to her."
-    assert (swapped.n_words, swapped.n_guessed) == (5, 2)
-    assert pairs.swapped("I met her yesterday in her own car.").first == "I met him yesterday in his own car."
-    names = read_pairs("names")
-    assert names.swapped("Will Amber and amber mix, JESSICA?").first == "Will Andrew and amber mix, MICHAEL?"
-    assert read_pairs([("彼", "彼女")]).swapped("彼は来た。").second == "彼女は来た。"
-
-
-@given(st.text(max_size=60))
-def test_a_text_without_words_of_the_list_stays(text):
-    pairs = read_pairs([("qqx", "qqy")])
-    assert pairs.swapped(text).first == pairs.swapped(text).second or "qq" in text.lower()
-
-
-@pytest.mark.parametrize("name", PAIR_LISTS)
-def test_lists_of_pairs(name):
-    pairs = read_pairs(name)
-    assert len([row for row in pairs.rows if row.phrase]) >= 16
-    text = " ".join(pairs.words)
-    assert not pairs.spans(pairs.swapped(text).first) or all(
-        side == 0 for *_, side in pairs.spans(pairs.swapped(text).first)
-    )
-
-
-@pytest.mark.parametrize("name", TARGET_LISTS)
-def test_lists_of_targets(name):
-    assert len({target.text for target in read_targets(name).rows}) == 40
+def test_the_lists():
+    assert all(len(read_pairs(name).rows) >= 16 for name in PAIR_LISTS)
+    assert all(len({target.text for target in read_targets(name)[0]}) == 40 for name in TARGET_LISTS)
 
 
 def written_by_pandas(frame, kind: str, path: Path) -> None:
@@ -181,13 +142,13 @@ def test_pairs_of_any_file(kind, tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("he\nshe\n", "one column"),
-        ("a,b\nhe,\n", "line 2: a pair is a word of each group"),
-        ("a,b\nhe,He\n", "a pair is a word of each group"),
+        ("he\nshe\n", "pairs need two that are headed"),
+        ("a,b\nhe,\n", "'' is no word for a group"),
+        ("a,b\nhe,He\n", "'he' stands for both groups"),
         ("a,b\n", "holds no pairs"),
         ("a,b\nhe,she\nshe,him\n", "'she' stands for both groups"),
         ("a,b,phrase\nhe,she,the\n", "has no {} for the word"),
-        ("id,title\nd1,Fees of cards\nd2,Lost luggage\n", "the column 'id' is no group"),
+        ("id,title\nd1,Fees of cards\nd2,Lost luggage\n", r"has the columns \['id', 'title'\]; pairs need two"),
         ("first,second\n4983,Fees\n", "'4983' is no word for a group"),
         ("old,new\nFees,How do I cancel my subscription today\n", "is no word for a group"),
         ("", "empty"),
@@ -198,7 +159,6 @@ def test_files_that_hold_no_pairs(content, message, tmp_path: Path):
     path.write_text(content)
     with pytest.raises((CorpusError, InputError), match=message):
         read_pairs(path)
-    assert issubclass(CorpusError, Exception)
 
 
 def test_refusals():
@@ -208,7 +168,7 @@ def test_refusals():
     with pytest.raises(InputError, match="the model knows 0 of 40 targets"):
         pellucid.bias(model, PAIRS)
     two = pellucid.bias(model, PAIRS[:2], targets=TARGETS)
-    assert two.tests[0].n_pairs == 2
+    assert two.n_pairs == 2
 
 
 @pytest.mark.parametrize(
@@ -225,43 +185,22 @@ def test_what_is_chance_in_pairs_or_in_sentences_is_not_claimed(pair, template, 
             + 0.1 * random.normal(size=(8, *shape))
         )
         similarities = np.stack([noise / 40, -noise / 40], axis=-1)
-        test = bias_audit._swap_test("chance", similarities, [Target(name) for name in TARGETS])
-        n_false += bool(test.clear)
+        leans, _ = bias_audit._leans(similarities, [Target(name) for name in TARGETS])
+        n_false += any(lean.is_clear for lean in leans)
     assert n_false <= 8  # 5 % of 60 are expected: P(> 8) = 0.2 %
 
 
 def test_repetitions_are_no_evidence():
     model = planted(9, [0.0] * N_TARGETS)
     once, repeated = (pellucid.bias(model, pairs, targets=TARGETS) for pairs in (PAIRS[:4], PAIRS[:4] * 20))
-    assert repeated.tests == once.tests and "76 pairs are left out" in " ".join(repeated.notes)
+    assert repeated.leans == once.leans and "76 pairs are left out" in " ".join(repeated.notes)
     with pytest.raises(InputError, match="as one"):
         pellucid.bias(model, PAIRS[:1] * 9, targets=TARGETS)
-    texts = [f"{a} jobb" for a, _ in PAIRS[:5]]
-    few, many = (pellucid.bias(model, PAIRS, texts=chosen, targets=TARGETS) for chosen in (texts, texts * 30))
-    assert many.tests[1] == few.tests[1]
-    with pytest.raises(InputError, match="1 of 50 texts hold a word"):
-        pellucid.bias(model, PAIRS, texts=["he1 joba", "she1 joba"] * 25, targets=TARGETS)
-    assert len(pellucid.report(model, texts[:1] * 9, pairs=PAIRS, targets=TARGETS).biases[0].tests) == 1
-
-
-@pytest.mark.parametrize(
-    ("pair", "text", "swapped"),
-    [
-        (("पुरुष", "महिला"), "पुरुष और पुरुषों", "महिला और पुरुषों"),  # the plural goes on with a vowel sign
-        (("رجل", "امرأة"), "رجل هنا", "امرأة هنا"),
-        (("رجل", "امرأة"), "رجلٌ هنا", "رجلٌ هنا"),
-        (("мужчина", "женщина"), "Мужчина здесь", "Женщина здесь"),
-        (("先生", "女士"), "王先生来了", "王女士来了"),
-        (("cafe", "bar"), "cafe\u0301 cafe", "café bar"),
-    ],
-)
-def test_words_of_any_script_are_swapped_whole(pair, text, swapped):
-    assert read_pairs([pair]).swapped(text).second == swapped
 
 
 def test_effects_stay_in_the_range_of_cosines():
-    leans = pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS).tests[0].leans
-    assert all(-2 <= lean.effect.low <= lean.effect.high <= 2 for lean in leans) and len(leans) == N_TARGETS
+    leans = pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS).leans
+    assert all(-2 <= lean.low <= lean.high <= 2 for lean in leans) and len(leans) == N_TARGETS
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "NaN", "much"])
@@ -278,7 +217,7 @@ def test_numbers_of_any_size_correlate(tmp_path: Path):
     results = []
     for scale in (1.0, 1e308, 1e-308):
         path.write_text("text,x\n" + "".join(f"{name},{lean * scale}\n" for name, lean in zip(TARGETS, LEANS)))
-        results.append(pellucid.bias(model, PAIRS, targets=path).tests[0].correlation)
+        results.append(pellucid.bias(model, PAIRS, targets=path).correlation)
     np.testing.assert_allclose(results, results[:1] * 3, rtol=1e-6)
 
 
@@ -294,7 +233,7 @@ def test_a_correlation_is_said_with_its_side(sign, nearer, tmp_path: Path):
 
 @pytest.mark.parametrize("pair", [("", "she1"), ("he1", " "), ("\u3000", "she1")])
 def test_blank_words_are_refused(pair):
-    with pytest.raises(InputError, match="blank word"):
+    with pytest.raises(InputError, match="no word for a group"):
         read_pairs([pair, *PAIRS[2:5]])
 
 
@@ -304,18 +243,13 @@ def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
     report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>", corpus="letters")
     page, text = report.to_html(), report.to_markdown()
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
-    assert "Two &lt;groups&gt;" in page and page.count('class="interval"') > N_TARGETS
+    assert "Two &lt;groups&gt;" in page and page.count('class="interval"') >= N_TARGETS
     order = [text.index(part) for part in ("Two", "letters: 16 texts", "## Findings", "## Limits", "## Appendix")]
     assert order == sorted(order)
     assert "legal advice" in text and "fingerprint" in text.lower()
     assert report.to_dict()["biases"][0]["kind"] == "bias"
     with pytest.raises(InputError, match="no pairs are named"):
         pellucid.report(model, pairs=[], targets=TARGETS)
-
-
-def test_texts_without_words_of_the_pairs_are_no_error_in_a_report():
-    report = pellucid.report(planted(7, LEANS), ["nothing here"] * 3, pairs=PAIRS, targets=TARGETS)
-    assert [test.name for test in report.biases[0].tests] == ["pairs in neutral sentences"]
 
 
 @pytest.mark.full
@@ -329,10 +263,9 @@ def test_the_commands_write_reports_of_models_and_indexes(tmp_path: Path, monkey
     planted(8, LEANS).save_pretrained("model")
     Path("pairs.csv").write_text("men;women\n" + "".join(f"{a};{b}\n" for a, b in PAIRS))
     Path("jobs.txt").write_text("\n".join(TARGETS))
-    Path("letters.csv").write_text("id,body\n" + "".join(f"{n},{a} was here\n" for n, (a, _) in enumerate(PAIRS)))
     common = ["--pairs", "pairs.csv", "--targets", "jobs.txt"]
     run = CliRunner().invoke
-    result = run(app, ["bias", "-m", "model", *common, "--texts", "letters.csv", "--field", "body"])
+    result = run(app, ["bias", "-m", "model", *common])
     assert result.exit_code == 0 and "men - women" in result.output, result.output
     with pellucid.Index.create("index", pellucid.load("model")) as index:
         index.add([f"{a} was here" for a, _ in PAIRS])

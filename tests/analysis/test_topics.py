@@ -127,7 +127,7 @@ def test_a_guessed_word_is_in_no_name_and_is_named(model):
     texts = [f"{text} by Latisha" if "flight" in text else text for text in texts]
     result = pellucid.topics(model, texts, n=2)
     assert result.guessed == ("latisha",) and "latisha" not in " ".join(word.word for t in result for word in t.words)
-    assert "no vector of their own for them: latisha" in " ".join(str(result).split())
+    assert "only guesses: latisha. No name holds them" in " ".join(str(result).split())
 
 
 def test_texts_without_a_known_word_have_no_topic(model):

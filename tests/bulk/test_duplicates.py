@@ -391,7 +391,11 @@ def test_the_command(model, tmp_path):
 
 def test_texts_that_differ_by_a_guessed_word_are_no_duplicates():
     texts = ["Latisha signed the contract", "Lakisha signed the contract", "latisha signed the contract!"]
-    assert [(pair.kept, pair.duplicate) for pair in pellucid.duplicates(texts, threshold=0.95).pairs] == [(0, 2)]
+    result = pellucid.duplicates(texts, threshold=0.95)
+    assert [(pair.kept, pair.duplicate) for pair in result.pairs] == [(0, 2)]
+    assert result.guessed == ("latisha", "lakisha") and "only guesses: latisha, lakisha." in " ".join(
+        str(result).split()
+    )
 
 
 def test_a_pair_too_long_to_explain_has_no_reasons(monkeypatch):

@@ -27,6 +27,7 @@ from pellucid.analysis.coordinates import (
     cosines_along,
     extreme_examples,
     guessed_words,
+    guesses_note,
     known_rows,
     unit_blocks,
 )
@@ -54,7 +55,6 @@ _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
 _N_PERIODS = 5
 _SHOWN_WORDS = 5  # in a view; JSON has all
-_MAX_NAMED_GUESSES = 10
 _MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as programs write it
 _ENDINGS = ("s", "es", "ed", "ing", "er", "ers", "ly", "ment", "ments")
 _PLURALS = ("s", "es")
@@ -144,8 +144,7 @@ class Topics(Report):
         if self.blank:
             yield Note(f"{counted(self.blank, 'text')} without a word that the model knows: no topic.")
         if self.guessed:
-            words = ", ".join(self.guessed[:_MAX_NAMED_GUESSES])
-            yield Note(f"Not in names, as the model has no vector of their own for them: {words}.")
+            yield Note(guesses_note(self.guessed, "No name holds them"))
         dated = bool(self.topics[0].periods)
         rows = []
         for topic in self.topics:

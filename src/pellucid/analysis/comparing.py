@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Floats, guessed_words, spearman
+from pellucid.analysis.coordinates import Floats, guessed_words, guesses_note, spearman
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pellucid.explain.explanation import Explanation
 
 _CHUNK_PAIRS = 4_096
-_N_NAMED_GUESSES = 10  # words in a note
 _RANK_DECIMALS = 6  # of a score that count for its rank; the rest is rounding of float32
 
 Pair = tuple[str, str]
@@ -121,10 +120,7 @@ class Comparison(Report):
             yield Note("Changes are against the first model; \u03c1 is the rank correlation of the scores.")
         for name, words in zip(self.names, self.guessed, strict=True):
             if words:
-                shown_words = ", ".join(words[:_N_NAMED_GUESSES])
-                yield Note(
-                    f"Scores of {name} rest on guesses where texts differ by words without a vector: {shown_words}."
-                )
+                yield Note(guesses_note(words, f"Scores of {name} rest on guesses where texts differ by them"))
         for rank, pair in enumerate(self.changed, 1):
             yield from self._changed(rank, pair)
 

@@ -5,7 +5,7 @@ random. A dimension *fires* on a text when it carries more than its even share o
 |embedding|^2 / n for n dimensions. That needs no threshold for each family, and counts strongly negative coordinates.
 
 Words that a model only guesses have no vector of their own: a static model may read "Latisha" and "Lakisha" alike, as
-"la". No analysis counts what such a word seems to say; `guessed_words` is the one rule.
+"la". No analysis counts what such a word seems to say, and each names them: `guessed_words` and `guesses_note`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_seed, shown
+from pellucid.explain.views.parts import listed
 from pellucid.progress import Progress
 from pellucid.text.inputs import check_texts, iterate_texts
 from pellucid.text.unicode import canonicalize, lowercase
@@ -167,6 +168,11 @@ def guessed_words(model: Embedder, texts: Sequence[str]) -> list[list[str]]:
         normalized = dict.fromkeys(lowercase(canonicalize(word)) for word in words)
         guesses[index] = [word for word in normalized if any(map(str.isalpha, word))]
     return guesses
+
+
+def guesses_note(words: Sequence[str], effect: str) -> str:
+    """Return the sentence by which a result names guessed words, and what follows for it."""
+    return f"Words without a vector of their own, which the model only guesses: {listed(words)}. {effect}."
 
 
 def column_chunks(rows: Any) -> Iterator[tuple[slice, Floats]]:

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as data_field
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.coordinates import guessed_words
+from pellucid.analysis.coordinates import guessed_words, guesses_note
 from pellucid.analysis.ranking import TopRow
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.core.arrays import l2_normalize, to_2d_array
@@ -49,6 +49,7 @@ _CHUNK_TEXTS = 2_048
 _SCORE_DECIMALS = 6  # decimals of a score, as many as float32 has
 _CANDIDATES = 16  # kept texts compared where the nearest one has another signature
 _SHOWN = 10  # rows of a printed table
+_MAX_GUESSED_WORDS = 1_000  # that are kept to be named
 
 
 class DuplicatePair(NamedTuple):
@@ -111,6 +112,7 @@ class Duplicates(Report):
         unknown: how many different texts have no known word; they are duplicates only of equal texts.
         pairs: one for each text that is not kept, in the order of the corpus.
         groups: the kept texts that have duplicates, the largest group first.
+        guessed: words that the model only guesses, the first 1,000; texts that differ by one are no duplicates.
         model: the model, for `explain`; not part of the data forms.
     """
 
@@ -124,6 +126,7 @@ class Duplicates(Report):
     unknown: int
     pairs: tuple[DuplicatePair, ...]
     groups: tuple[DuplicateGroup, ...]
+    guessed: tuple[str, ...]
     model: Embedder = data_field(compare=False)
 
     @cached_property
@@ -153,6 +156,8 @@ class Duplicates(Report):
             yield Note(f"{where}; same_numbers=True keeps these texts.", is_warning=True)
         if self.unknown:
             yield Note(f"{counted(self.unknown, 'different text')} without a known word.", is_warning=True)
+        if self.guessed:
+            yield Note(guesses_note(self.guessed, "Texts that differ by one are no duplicates"))
         if self.groups:
             rows = [(f"{len(g.duplicates) + 1:,}", f"{g.least:.4f}", g.text) for g in self.groups[:_SHOWN]]
             yield TablePart.of("Largest groups", [*numbers("texts", "least score"), "kept"], rows)
@@ -234,6 +239,7 @@ class _Finder:
         self.representatives = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
         self.is_equal = bytearray()  # for each text 1 where an earlier one is equal to it
         self.unknown = 0  # different texts without a known word
+        self.guessed: dict[str, None] = {}  # words that the model guesses
         self._index_by_hash: dict[int, int] = {}  # hash of a text -> its number
         self._nearest = Nearest()
         self._kept_indices = array("q")  # of the texts whose rows `_nearest` has
@@ -265,6 +271,7 @@ class _Finder:
             return
         known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
         guesses = guessed_words(self.model, known_texts)
+        self.guessed |= dict.fromkeys(islice(chain(*guesses), _MAX_GUESSED_WORDS - len(self.guessed)))
         signatures = np.array([_signature(*item, self.same_numbers) for item in zip(known_texts, guesses)], np.int64)
         positions, scores = self._among_kept(rows, signatures)
         similarities = products(rows, rows)
@@ -350,6 +357,7 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
         unknown=finder.unknown,
         pairs=pairs,
         groups=tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept))),
+        guessed=tuple(finder.guessed),
         model=finder.model,
     )
 

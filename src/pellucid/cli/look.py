@@ -37,7 +37,6 @@ commands = typer.Typer()
 
 _Texts = Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")]
 _Pairs = Annotated[str, typer.Argument(help="A file with two tab-separated texts a line; - is stdin.")]
-_TextsOption = Annotated[Path | None, typer.Option(help="Your texts; those with words of the pairs are swapped.")]
 _TargetsOption = Annotated[str, typer.Option(help="occupations, adjectives, or a file of texts to compare with.")]
 _N_NAMED_DATES = 3  # unreadable dates that a note quotes
 
@@ -195,40 +194,36 @@ def _write_labels(path: Path, result: Topics, corpus: _DatedTexts) -> None:
 
 
 @commands.command()
-@reads_texts
 def bias(
     pairs: Annotated[
         str, typer.Option(help="gender, names, nationality, or a table with each group's words in a column.")
     ] = "gender",
-    texts: _TextsOption = None,
     targets: _TargetsOption = "occupations",
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
-    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Test whether a model puts occupations or your targets nearer to one of two groups.
 
-    Swaps words such as he and she in template sentences and in your texts. No result
-    proves that a model is fair, or that anybody was discriminated against.
+    Swaps words such as he and she in neutral sentences. No result proves that a model is
+    fair, or that anybody was discriminated against.
 
     \b
     Examples:
       pellucid bias --pairs gender
-      pellucid bias -m my-encoder --pairs my-pairs.csv --texts letters.csv --field body
+      pellucid bias -m my-encoder --pairs my-pairs.csv --targets jobs.txt
       pellucid bias --pairs names --targets adjectives --html bias.html
     """
     from pellucid.analysis.bias_audit import bias as measure
 
-    corpus = None if texts is None else corpus_file(texts, file_options)
-    show(measure(open_model(model), pairs, texts=corpus, targets=targets), json, html)
+    show(measure(open_model(model), pairs, targets=targets), json, html)
 
 
 @commands.command()
 @reads_texts
 def report(
     subject: Annotated[str, typer.Argument(help="A model: bundled name, folder or hub id; or the folder of an index.")],
-    texts: _TextsOption = None,
+    texts: Annotated[Path | None, typer.Option(help="Your texts; 1,000 or more audit the dimensions.")] = None,
     pairs: Annotated[list[str] | None, typer.Option(help="As for bias; repeat for more. [default: gender]")] = None,
     targets: _TargetsOption = "occupations",
     title: Annotated[str | None, typer.Option(help="Title of the report. [default: the model's name]")] = None,
@@ -240,8 +235,8 @@ def report(
     """Write a report on a model or an index for readers who do not work with it.
 
     It says what the model is, how it treats groups, and what the tests do not show; all
-    statistics are in an appendix. With 1,000 texts or more, dimensions are audited too. For
-    an index, its first model is tested on its documents.
+    statistics are in an appendix. With 1,000 texts or more, dimensions are audited too. Of
+    an index, the first model is tested, and its documents are the texts.
 
     \b
     Examples:
