@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gc
 import json
 import tracemalloc
 from datetime import datetime
@@ -18,9 +17,6 @@ from commands import run_command as run
 from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters
 from pellucid import Index
 from pellucid.errors import InputError
-from pellucid.explain.explanation import Explanation
-from pellucid.index.hits import Hit
-from pellucid.index.search import HITS_READ_TOGETHER
 from pellucid.index.segments import Segment
 
 VALUES = [3, 1.5, None, "2024-01-02", "zebra", 1.5, "2023-12-31", "apple", [2, 9], True]
@@ -259,25 +255,12 @@ def test_pages_of_hits_are_slices_of_the_whole(sortable, offset, top_k):
     whole = [(hit.id, hit.score) for hit in sortable.search("word", 100)]
     page = sortable.search("word", top_k, offset=offset)
     assert [(hit.id, hit.score) for hit in page] == whole[offset : offset + top_k]
-    assert [hit.id for hit in sortable.stream("word", top_k, offset=offset)] == [hit.id for hit in page]
     reranked = sortable.search("word", top_k, offset=offset, rerank=lambda query, texts: [1.0] * len(texts))
     assert [hit.id for hit in reranked] == [hit.id for hit in page]
     if len(page) > 1:
         assert page.why(offset + 1, offset + 2).score == 0 and page.explain(offset + 1).score == page[0].score
         with pytest.raises(InputError, match="not in this list"):
             page.explain(offset)
-
-
-def test_hits_stream_in_constant_memory(tmp_path):
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add([f"apple number {n}" for n in range(500)])
-        alive = 0
-        for n, hit in enumerate(index.stream("apple", 500)):
-            assert "apple" in hit.summary()
-            if n % 50 == 49:
-                gc.collect()
-                alive = max(alive, sum(isinstance(thing, (Hit, Explanation)) for thing in gc.get_objects()))
-        assert n == 499 and alive <= 4 * HITS_READ_TOGETHER
 
 
 def test_hits_have_the_stored_vectors(tmp_path):

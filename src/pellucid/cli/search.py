@@ -33,7 +33,7 @@ from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.core.removal import Counterfactual
-    from pellucid.index.hits import Hits
+    from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
     from pellucid.text.tables import CorpusFile
 
@@ -49,7 +49,8 @@ commands.add_typer(index, name="index")
 
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
-_FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "map-*", ".lock")  # of an index
+_FILES = ("index.json", "commit.json", "segments", "models-*", ".lock")  # of an index
+_PAGE_HITS = 100  # of a table that are in memory
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
@@ -356,18 +357,16 @@ def search(
         "min_score": min_score,
     }
     with _open(folder) as opened:
-        if output is not None and not measure:
-            streams = ((text, opened.stream(text, top_k, **options)) for text in _queries(query))
-            write_hits(output, opened, streams, offset)
+        if output is not None:
+            pages = ((text, _hits_by_pages(opened, text, top_k, options, measure=measure)) for text in _queries(query))
+            write_hits(output, opened, pages, offset)
         else:
             for text in _queries(query):
                 hits = opened.search(text, top_k, **options)
                 hits = hits.measured() if measure else hits
                 if where and not hits and not opened.count(options["where"]):
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
-                if output is not None:
-                    write_hits(output, opened, [(text, hits)], offset)
-                elif counterfactual is not None:
+                if counterfactual is not None:
                     show(_counterfactual(hits, counterfactual), json)
                 elif why is not None:
                     show(hits.why(why), json, html, rows=rows)
@@ -377,6 +376,16 @@ def search(
                     typer.echo(shown_json(hits.to_json(indent=None)))
                 else:
                     show_hits(hits, reasons, rows=rows)
+
+
+def _hits_by_pages(opened: Index, text: str, top_k: int, options: dict[str, Any], *, measure: bool) -> Iterator[Hit]:
+    """Yield the hits of a search, of which only a page is in memory."""
+    for start in range(0, top_k, _PAGE_HITS):
+        page = options | {"offset": options["offset"] + start}
+        hits = opened.search(text, min(_PAGE_HITS, top_k - start), **page)
+        yield from hits.measured() if measure else hits
+        if len(hits) < _PAGE_HITS:
+            return
 
 
 def _check_unused(of_hits: dict[str, Any]) -> None:

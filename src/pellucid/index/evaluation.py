@@ -170,7 +170,7 @@ class JudgedQueries:
 
     def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> Hits:
         """Return the first hits of a query by its id."""
-        return search(self.plan(query, weights), top_k).hits()
+        return search(self.plan(query, weights), top_k)
 
     def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
         """Return the ids of the first hits of each query, best first."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
 from pellucid.analysis.ranking import WhyAbove
 from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Counterfactual, Passage, fewest_removals, passage_terms
+from pellucid.dense.reasons import EncoderQuery
 from pellucid.dense.tokenized import text_units
 from pellucid.errors import VERSION as PELLUCID_VERSION
 from pellucid.errors import InputError, check_integer, check_number, shown
@@ -36,14 +38,19 @@ from pellucid.explain.views.parts import (
     signed,
 )
 from pellucid.explain.views.report import VERSION, Report
+from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
-from pellucid.index.reasons import PassageTerms, Reasons
+from pellucid.index.plan import QueryPlan
+from pellucid.index.reasons import Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
 from pellucid.text.unicode import well_formed
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""
+
+HITS_READ_TOGETHER = 10
+"""Neighbouring hits whose reasons are read at once."""
 
 HIT_GROUPS = 3
 """Phrases of the query that are shown for each hit."""
@@ -53,23 +60,12 @@ _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 _NAME_CHARS = 80  # of a document in the table of a page
 
 
-class HitSource(Protocol):
-    """What reads a hit's document and says why it has its score; a search's keeps its commit readable for the hit."""
+class PassageRef(NamedTuple):
+    """A passage of a commit: the indices of its segment, of its document there, and of itself there."""
 
-    def document(self) -> Document:
-        """Return the document."""
-
-    def reasons(self) -> Reasons:
-        """Return the terms of the score."""
-
-    def measured(self) -> Reasons:
-        """Return them with the parts of encoders, and of a reranker, measured by leaving words out."""
-
-    def scores(self, texts: list[str]) -> Floats:
-        """Return the scores that passages of these texts would have, float64 [texts]."""
-
-    def vectors(self) -> dict[str, Any]:
-        """Return the stored vectors of the passage, by model."""
+    segment: int
+    row: int
+    passage: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,12 +86,15 @@ class Hit:
     parts: dict[str, float]
     passage: int
     start: int
-    _source: HitSource = field(compare=False)
+    _block: HitBlock = field(compare=False)
+    _position: int = field(compare=False)  # in the block
     before: Hit | None = None
+    _reranked: Reranked | None = field(default=None, compare=False)
+    _is_measured: bool = field(default=False, compare=False)
 
-    @cached_property
+    @property
     def _document(self) -> Document:
-        return self._source.document()
+        return self._block.documents[self._position]
 
     @property
     def title(self) -> str:
@@ -120,7 +119,17 @@ class Hit:
     @cached_property
     def reasons(self) -> Reasons:
         """What the score is made of: words to highlight, and rows that add up to it."""
-        return self._source.reasons()
+        if self._is_measured:
+            return self._measured_reasons
+        if self._reranked is not None:
+            return self._reranked.reasons()
+        return self._block.reasons(self._position, self.score)
+
+    @cached_property
+    def _measured_reasons(self) -> Reasons:
+        if self._reranked is not None:
+            return self._reranked.measured()
+        return self._block.measured(self._position, self.score)
 
     @cached_property
     def _explanation(self) -> Explanation:
@@ -129,10 +138,6 @@ class Hit:
     def explain(self) -> Explanation:
         """Return every row of the score as an explanation, with its views; text 2 is the title and the passage."""
         return self._explanation
-
-    @cached_property
-    def _measured_reasons(self) -> Reasons:
-        return self._source.measured()
 
     def measured(self) -> Explanation:
         """Return the rows of the score as `explain` does, those of encoders and of a reranker measured.
@@ -162,7 +167,11 @@ class Hit:
         threshold = below.score if isinstance(below, Hit) else below
         check_number("below", threshold)
         text = self.reasons.text
-        return fewest_removals(Passage(text, list(text_units(text)), self.score, self._source.scores), threshold)
+        return fewest_removals(Passage(text, list(text_units(text)), self.score, self._scores), threshold)
+
+    def _scores(self, texts: list[str]) -> Floats:
+        """Return the scores that passages of these texts would have, float64 [texts]."""
+        return self._block.scores(texts) if self._reranked is None else self._reranked.scores(texts)
 
     @property
     def vectors(self) -> dict[str, Any]:
@@ -170,7 +179,7 @@ class Hit:
 
         A model that knows no word of the passage has none.
         """
-        return self._source.vectors()
+        return self._block.vectors(self._position, list(self._block.plan.snapshot.models))
 
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
@@ -296,7 +305,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def measured(self) -> Hits:
         """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
-        return replace(self, hits=tuple(replace(h, _source=_Measured(h)) for h in self.hits))
+        return replace(self, hits=tuple(replace(hit, _is_measured=True) for hit in self.hits))
 
     def summary(self) -> str:
         """Return up to three sentences: what the hits have in common with the query, and what sets them apart.
@@ -390,6 +399,98 @@ def _words(words: Sequence[str]) -> str:
     return listed(list(map(well_formed, words)), _MAX_LISTED_WORDS, _MAX_WORD_CHARS)
 
 
+class HitBlock:
+    """Neighbouring hits of a search, whose documents are read together, and whose reasons.
+
+    It holds the commit of the search, whose files stay readable as long as a hit of it lives.
+    """
+
+    def __init__(self, plan: QueryPlan, refs: Sequence[PassageRef]) -> None:
+        """Take the plan of the search, and its passages."""
+        self.plan, self.refs, self._process = plan, refs, os.getpid()
+        self._measured_queries: dict[str, EncoderQuery] = {}
+
+    @cached_property
+    def documents(self) -> list[Document]:
+        """The documents of the hits."""
+        segments = self.plan.snapshot.commit.segments
+        return [segments[ref.segment].document(ref.row) for ref in self.refs]
+
+    @cached_property
+    def _terms(self) -> PassageTerms:
+        passages = self._passages(range(len(self.refs)))
+        parts = {name: part.read_terms(passages) for name, part in self.plan.parts.items()}
+        return PassageTerms(passages.texts, parts)
+
+    def reasons(self, position: int, score: float) -> Reasons:
+        """Return why a hit has its score."""
+        return Reasons(self.plan.query, self._terms, position, score, named=len(self.plan.weights) > 1)
+
+    def measured(self, position: int, score: float) -> Reasons:
+        """Return why a hit has its score, the part of each encoder measured by leaving words out."""
+        passages, terms = self._passages([position]), {}
+        for name, part in self.plan.parts.items():
+            if part.encoder_query is not None:
+                query, stored = self._measured_query(name), passages.stored(name)
+                terms[name] = query.against(passages.texts, stored, weight=self.plan.shares[name])(0)
+                if part.directions is not None:
+                    terms[name] = part.directions.after(terms[name], stored[0])
+            else:
+                terms[name] = part.read_terms(passages)(0)
+        passage = PassageTerms.from_terms(passages.texts[0], terms)
+        return Reasons(self.plan.query, passage, 0, score, named=len(self.plan.weights) > 1)
+
+    def scores(self, texts: list[str]) -> Floats:
+        """Return the scores that passages of these texts would have in the index as it is, float64 [texts]."""
+        snapshot = self.plan.snapshot
+        lengths = [len(snapshot.words.analyser.terms(text)) for text in texts]
+        passages, total = Passages(texts, snapshot.words, (), lengths), np.zeros(len(texts))
+        for name, part in self.plan.parts.items():
+            if part.needs_vectors:
+                rows = snapshot.models[name].vectors(texts, "document")
+                total += [part.product(row) for row in rows]
+            else:
+                read = part.read_terms(passages)
+                total += [float(read(index).values.sum()) for index in range(len(texts))]
+        return total
+
+    def vectors(self, position: int, names: Sequence[str]) -> dict[str, Vector]:
+        """Return the stored vectors of a hit by model, as they were when the search was made."""
+        ref = self.refs[position]
+        segment = self.plan.snapshot.commit.segments[ref.segment]
+        rows = {name: segment.vector(name, ref.passage) for name in names}
+        return {name: row for name, row in rows.items() if row is not None}
+
+    def _passages(self, positions: Sequence[int]) -> Passages:
+        """Return the passages of some hits, with what is stored of them."""
+        if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
+            raise InputError("these hits are of the process that forked this one; open the index and search here")
+        segments, refs = self.plan.snapshot.commit.segments, [self.refs[position] for position in positions]
+        texts = [
+            self.documents[position].indexed(ref.passage - segments[ref.segment].first_passage(ref.row))
+            for position, ref in zip(positions, refs)
+        ]
+        lengths = [segments[ref.segment].lengths[ref.passage] for ref in refs] if BM25 in self.plan.parts else []
+        names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
+        vectors = [self.vectors(position, names) for position in positions]
+        return Passages(texts, self.plan.snapshot.words, vectors, lengths)
+
+    def _measured_query(self, name: str) -> EncoderQuery:
+        """Return the query as an encoder with measured reasons reads it; its words are left out once."""
+        part = self.plan.parts[name]
+        if part.is_reweighted:
+            raise InputError(
+                f"words of the query are weighted in the part {shown(name)}, so that its score is of no text whose "
+                "words could be left out; search with word_weights={}"
+            )
+        if name not in self._measured_queries:
+            query = part.encoder_query
+            assert query is not None
+            model = query.model.with_reasons("measured")
+            self._measured_queries[name] = EncoderQuery(model, self.plan.query, "query", query.unit)
+        return self._measured_queries[name]
+
+
 class SecondStage:
     """What scores the first hits of a search anew, and how it counts; `weights` are left for the search before it.
 
@@ -416,8 +517,8 @@ class SecondStage:
                 )
             self.weights = first_weights
 
-    def reranked(self, hits: Hits, top_k: int, n_requested: int, min_score: float) -> Hits:
-        """Return the `top_k` best of hits by their new scores, equal ones in the old order."""
+    def reranked(self, hits: Hits, top_k: int, offset: int, n_requested: int, min_score: float) -> Hits:
+        """Return the `top_k` best of hits by their new scores from a rank on, equal ones in the old order."""
         texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
         names = [f"document {hit.id!r:.80}" for hit in hits]
         scores = self.score(hits.query, texts, names).tolist() if texts else []
@@ -426,7 +527,8 @@ class SecondStage:
         new.sort(key=lambda hit: -hit.score)
         exact = hits.exact and len(hits) < n_requested
         weights = self._mixed(hits.weights, self.share)
-        return replace(hits, weights=weights, hits=tuple(new[:top_k]), exact=exact, reranked=len(hits))
+        selected = tuple(new[offset : offset + top_k])
+        return replace(hits, weights=weights, hits=selected, exact=exact, reranked=len(hits), offset=offset)
 
     def _mixed(self, parts: Mapping[str, float], value: float) -> dict[str, float]:
         """Return the parts of before, as far as they count, and the value of the second stage."""
@@ -435,7 +537,7 @@ class SecondStage:
     def _hit(self, hit: Hit, score: float) -> Hit:
         parts = self._mixed(hit.parts, self.share * score)
         total = sum(parts.values())
-        return replace(hit, score=total, parts=parts, before=hit, _source=_Reranked(self, hit, total, score))
+        return replace(hit, score=total, parts=parts, before=hit, _reranked=Reranked(self, hit, total, score))
 
     def score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
         """Return the scores of some texts, which have `names` in messages."""
@@ -458,7 +560,7 @@ class SecondStage:
         return scores
 
 
-class _Reranked(NamedTuple):
+class Reranked(NamedTuple):
     """The reasons of a reranked hit: those of before, as far as they count, and the second stage's."""
 
     stage: SecondStage
@@ -466,16 +568,15 @@ class _Reranked(NamedTuple):
     total: float
     score: float  # of the second stage
 
-    def document(self) -> Document:
-        return self.before._document
-
     def reasons(self) -> Reasons:
+        """Return why the hit has its score."""
         name, before = f"the score of {self.stage.name}, not taken apart", self.before.reasons
         row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
         terms = Terms(np.array([self.stage.share * self.score]), lambda _: row)
         return self._reasons(before, terms)
 
     def measured(self) -> Reasons:
+        """Return the same, measured by leaving words out of the passage."""
         before = self.before.reasons
         text = before.text
         passage = Passage(text, list(text_units(text)), self.score, self._score_shortened)
@@ -484,12 +585,10 @@ class _Reranked(NamedTuple):
             before = self.before._measured_reasons
         return self._reasons(before, terms)
 
-    def vectors(self) -> dict[str, Any]:
-        return self.before.vectors
-
     def scores(self, texts: list[str]) -> Floats:
+        """Return the scores that passages of these texts would have, float64 [texts]."""
         share, scores = self.stage.share, self._score_shortened(texts)
-        return share * scores + (1 - share) * self.before._source.scores(texts) if share < 1 else share * scores
+        return share * scores + (1 - share) * self.before._scores(texts) if share < 1 else share * scores
 
     def _score_shortened(self, texts: list[str]) -> Floats:
         names = [f"a passage without some words, {text!r:.80}" for text in texts]
@@ -500,24 +599,3 @@ class _Reranked(NamedTuple):
         scaled = {part: scaled_terms(part_terms, share) for part, part_terms in before.terms.items()} if share else {}
         passage = PassageTerms.from_terms(before.text, scaled | {RERANK: terms})
         return Reasons(before.query, passage, 0, self.total, named=True)
-
-
-class _Measured(NamedTuple):
-    """The measured reasons of a hit, in the place of the others."""
-
-    hit: Hit
-
-    def document(self) -> Document:
-        return self.hit._document
-
-    def reasons(self) -> Reasons:
-        return self.hit._measured_reasons
-
-    def measured(self) -> Reasons:
-        return self.hit._measured_reasons
-
-    def vectors(self) -> dict[str, Any]:
-        return self.hit.vectors
-
-    def scores(self, texts: list[str]) -> Floats:
-        return self.hit._source.scores(texts)

@@ -13,7 +13,7 @@ makes every change. `collection.py` holds an index open; `plan.py` and `search.p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from pellucid.index.models import (
     store_models,
 )
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
-from pellucid.index.search import RankedPassages, score_document, search
+from pellucid.index.search import score_document, search
 from pellucid.index.settings import (
     Weights,
     check_settings,
@@ -277,55 +277,15 @@ class Index(DocumentCollection):
         check_integer("top_k", top_k)
         check_integer("offset", offset, 0)
         check_integer("rerank_top", rerank_top)
-        if rerank is None:
-            ranked = self._ranked(query, top_k + offset, where, weights, word_weights, steer, min_score)
-            return ranked.hits(offset)
-        stage = SecondStage(rerank, rerank_top, weights, list(self.weights))
-        n_hits = max(top_k + offset, rerank_top)
-        ranked = self._ranked(query, n_hits, where, stage.weights, word_weights, steer, None)
-        lowest_score = validate_min_score(min_score)
-        reranked = stage.reranked(ranked.hits(), top_k + offset, n_hits, lowest_score)
-        return replace(reranked, hits=reranked.hits[offset:], offset=offset)
-
-    def stream(
-        self,
-        query: str,
-        top_k: int = 10,
-        *,
-        offset: int = 0,
-        where: Any = None,
-        weights: Weights = None,
-        word_weights: Weights = None,
-        steer: Weights = None,
-        min_score: float | None = None,
-    ) -> Iterator[Hit]:
-        """Return an iterator over the hits of a search, see `search`; memory does not grow with what is read of them.
-
-        Raises:
-            InputError: as in `search`.
-        """
-        check_integer("top_k", top_k)
-        check_integer("offset", offset, 0)
-        return self._ranked(query, top_k + offset, where, weights, word_weights, steer, min_score).stream(offset)
-
-    def _ranked(
-        self,
-        query: str,
-        n_hits: int,
-        where: Any,
-        weights: Weights,
-        word_weights: Weights,
-        steer: Weights,
-        min_score: float | None,
-    ) -> RankedPassages:
-        """Return the best passages of a search."""
-        if not isinstance(query, str):
-            raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")
-        lowest_score, query = validate_min_score(min_score), well_formed(query)
-        snapshot = self.snapshot()
+        lowest_score, snapshot = validate_min_score(min_score), self.snapshot()
         conditions = parse_where(where, snapshot.commit.state.fields)
-        plan = self._plan(query, snapshot, weights, word_weights, steer)
-        return search(plan, n_hits, conditions, lowest_score)
+        if rerank is None:
+            plan = self._plan(query, snapshot, weights, word_weights, steer)
+            return search(plan, top_k, conditions, lowest_score, offset=offset)
+        stage = SecondStage(rerank, rerank_top, weights, list(self.weights))
+        n_reranked = max(top_k + offset, rerank_top)
+        plan = self._plan(query, snapshot, stage.weights, word_weights, steer)
+        return stage.reranked(search(plan, n_reranked, conditions), top_k, offset, n_reranked, lowest_score)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None
@@ -337,16 +297,18 @@ class Index(DocumentCollection):
         """
         snapshot = self.snapshot()
         segment_index, row = self._locate(snapshot.commit, id)
-        plan = self._plan(well_formed(query), snapshot, weights, word_weights, steer)
+        plan = self._plan(query, snapshot, weights, word_weights, steer)
         return score_document(plan, segment_index, row)
 
     def _plan(
         self, query: str, snapshot: Snapshot, weights: Weights, word_weights: Weights, steer: Weights
     ) -> QueryPlan:
+        if not isinstance(query, str):
+            raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")
         settings = snapshot.commit.state.settings
         shares = validate_weights(weights, list(settings["weights"]), settings["weights"])
         word_weights = validate_word_weights(word_weights, settings)
-        return plan_query(query, shares, snapshot, word_weights, steer=validate_steer(steer))
+        return plan_query(well_formed(query), shares, snapshot, word_weights, steer=validate_steer(steer))
 
     def evaluate(
         self,

@@ -70,6 +70,16 @@ class PlannedPart(NamedTuple):
     is_reweighted: bool = False
     directions: Directions | None = None
 
+    def product(self, row: Vector | None) -> float:
+        """Return what a passage's row, as it is stored, adds to its score; 0 for none."""
+        if row is None:
+            return 0.0
+        if not isinstance(self.vector, tuple):
+            return float(np.asarray(self.vector, np.float64) @ np.asarray(row, np.float64))
+        indices, values = self.vector
+        _, positions, row_positions = np.intersect1d(indices, row[0], return_indices=True)
+        return float(np.asarray(values, np.float64)[positions] @ np.asarray(row[1], np.float64)[row_positions])
+
 
 @dataclass(frozen=True)
 class QueryPlan:
