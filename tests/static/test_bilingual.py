@@ -205,7 +205,7 @@ def test_stopped_anywhere_ends_like_one_that_was_not(teacher, world, tmp_path, m
     for folder, other in others:
         np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
         assert list(other.vocabulary.words) == list(whole.vocabulary.words)
-    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 12
+    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 2 * 5  # what a distillation keeps, by language
 
 
 @pytest.mark.parametrize("changed", ["de.txt"])

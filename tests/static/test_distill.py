@@ -190,7 +190,8 @@ def test_a_distillation_stopped_anywhere_ends_like_one_that_was_not(
     for folder, other in others:
         np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
         assert other.vocabulary.words == whole.vocabulary.words
-    assert assert_damage_is_refused(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs" / "0") == 7
+    n_files = assert_damage_is_refused(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs" / "0")
+    assert n_files == 5  # the state; the words, their counts, the sums of their vectors; the sentences' vectors
 
 
 @pytest.mark.parametrize("write", [12, None])  # while the teacher reads, at the end
