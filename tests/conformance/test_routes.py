@@ -36,9 +36,8 @@ def url(static: StaticEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def limited(static):
-    """A server without an index that takes 100 texts of 5,000 characters."""
-    limits = {"max_texts": 100, "max_characters": 5000, "max_body_bytes": 50_000}
-    with running({"static-en": static, "slow": Slow()}, **limits) as at:
+    """A server without an index that takes small bodies."""
+    with running({"static-en": static, "slow": Slow()}, max_body_bytes=50_000) as at:
         yield at
 
 
@@ -135,9 +134,16 @@ def test_a_request_without_a_model_gets_the_first(url: str) -> None:
     named = ask(url, "/v1/embeddings", {"input": "a loan", "model": "static-en"})
     for body in ({}, {"model": None}, {"user": "me"}, {"encoding_format": None, "dimensions": None}):
         assert ask(url, "/v1/embeddings", {"input": "a loan", **body}) == named
-    body = {"inputs": "a loan", "truncation_direction": "Right", "normalize": None, "truncate": None}
-    assert ask(url, "/embed", body) == ask(url, "/embed", {"inputs": "a loan"})
-    assert ask(url, "/embed", {"inputs": "a loan", "truncation_direction": "Left"})[0] == 422
+    for body in ({"normalize": None, "truncate": None}, {"truncate": True}):
+        assert ask(url, "/embed", {"inputs": "a loan", **body}) == ask(url, "/embed", {"inputs": "a loan"})
+    assert ask(url, "/embed", {"inputs": ["a"] * 2048})[0] == 200
+    for inputs, said in (
+        ("a" * 200_001, "at most 200000"),
+        (["a", "a" * 200_001], "inputs.1: "),
+        (["a"] * 2049, "2048"),
+    ):
+        status, answer = ask(url, "/embed", {"inputs": inputs})
+        assert status == 422 and said in answer["error"]
 
 
 # What a body is
@@ -161,10 +167,10 @@ def test_other_contents_are_refused(url: str, headers: dict[str, str], said: str
 
 
 def test_slashes_at_the_end_and_wrong_routes_are_named(url: str) -> None:
-    for path, near in (("/search/", "/search"), ("/serach", "/search"), ("/v1/embedding", "/v1/embeddings")):
+    for path in ("/search/", "/serach", "/v1/embedding"):
         for body in (None, {"query": "a"}):
             status, answer = ask(url, path, body)
-            assert status == 404 and f"did you mean {near}?" in message_of(answer), answer
+            assert status == 404 and f"there is no route {path!r}; see /openapi.json" in message_of(answer), answer
     for path, allowed in (("/search", b"POST"), ("/v1/models/x/y", b"GET"), ("/info", b"GET")):
         for method in (b"OPTIONS", b"DELETE", b"HEAD"):
             answer = send_raw(url, b"%s %s HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n" % (method, path.encode()))
@@ -289,19 +295,17 @@ def test_the_scheme_of_the_token(fruit: StaticEmbedder) -> None:
     ("path", "body", "status", "message"),
     [
         ("/embed", b'{"inputs": ', 400, "not JSON"),
-        ("/embed", {"inputs": []}, 422, "inputs is []"),
+        ("/embed", {"inputs": []}, 422, "inputs: List should have at least 1 item"),
         ("/embed", {}, 422, "inputs: Field required"),
-        ("/embed", {"inputs": 3}, 422, "inputs is 3"),
-        ("/embed", {"inputs": ["a", None]}, 422, "text 1 of inputs is NoneType"),
+        ("/embed", {"inputs": 3}, 422, "inputs: Input should be a valid"),
+        ("/embed", {"inputs": ["a", None]}, 422, "inputs.1: Input should be a valid string"),
         ("/embed", {"inputs": [1, 2]}, 422, "token ids"),
         ("/embed", {"inputs": "a", "dimensions": 1000}, 422, "from 1 to 256"),
         ("/embed", {"inputs": "a", "truncate": 0}, 422, "truncate"),
-        ("/embed", {"inputs": ["a"] * 101}, 422, "at most 100"),
-        ("/embed", {"inputs": "a" * 5001}, 422, "at most 5,000"),
         ("/embed", b'{"inputs": "\\ud800"}', 400, "hex escape"),
         ("/embed", b"[" * 40_000, 400, "recursion"),
         ("/embed", b'{"inputs": "a", "other": ' + b'{"a":' * 9000, 400, "recursion"),
-        ("/embed", b'{"inputs": NaN}', 422, "inputs is nan"),
+        ("/embed", b'{"inputs": NaN}', 422, "inputs: Input should be a valid"),
         ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 4000 + b"}", 422, "dimensions"),
         ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 9000 + b"}", 400, "number"),
         ("/embed", b"", 400, "not JSON"),
@@ -312,7 +316,7 @@ def test_the_scheme_of_the_token(fruit: StaticEmbedder) -> None:
             422,
             "texts.0: Input should be",
         ),
-        ("/why", {"query": "a", "id": "b", "weights": {f"w{n}": "" for n in range(2000)}}, 422, "at most 100 weights"),
+        ("/why", {"query": "a", "id": "b", "weights": {f"w{n}": "" for n in range(2000)}}, 422, "weights: "),
         ("/search", b'{"query": "a", "weights": {"bm25": NaN}}', 422, "finite"),
         ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
         ("/embed", b"\xff\xfe", 400, "not JSON"),

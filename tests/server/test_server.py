@@ -21,8 +21,8 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.server import ServerSettings, create_app, reasons_api, serve
-from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES, ApiError
+from pellucid.server import ServerSettings, create_app, serve
+from pellucid.server.bodies import MAX_TESTS, MAX_TEXT_CHARS, MAX_TEXTS, MAX_WHERE_VALUES, ApiError
 from pellucid.server.service import Batcher
 from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, running
@@ -166,46 +166,38 @@ def test_documents_are_listed_counted_and_paged(static: StaticEmbedder, tmp_path
             assert ask(url, "/documents", wrong)[0] == 422
 
 
-def test_the_index_is_looked_through_once_a_commit(
-    static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_says_what_it_holds(static: StaticEmbedder, tmp_path: Path) -> None:
     pytest.importorskip("Stemmer")
-    n_read, overview = [0], reasons_api._overview
-
-    def counted(index: Any) -> Any:
-        n_read[0] += 1
-        return overview(index)
-
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add([f"document {n}" for n in range(50)], metadata=[{"lang": "en", "n": f"{n}"} for n in range(50)])
-    monkeypatch.setattr(reasons_api, "_overview", counted)
     with running({"static-en": static}, index=str(tmp_path / "index"), read_only=True) as url:
-        first = ask(url, "/index")
-        assert first[0] == 200 and first[1]["values"]["lang"] == [{"value": "en", "documents": 50}]
-        assert first[1]["all values"] == {"lang": True, "n": False} and len(first[1]["values"]["n"]) == 50
-        assert len(first[1]["examples"]) == 4 and ask(url, "/index") == first and n_read[0] == 1
+        status, first = ask(url, "/index")
+        assert status == 200 and first["values"]["lang"] == [{"value": "en", "documents": 50}]
+        assert first["all values"] == {"lang": True, "n": False} and len(first["values"]["n"]) == 50
+        assert len(first["examples"]) == 4
         with pellucid.Index.open(tmp_path / "index") as index:
             index.add(["une autre"], metadata=[{"lang": "fr"}])
-        values = ask(url, "/index")[1]["values"]["lang"]
-        assert [one["value"] for one in values] == ["en", "fr"] and n_read[0] == 2
+        assert [one["value"] for one in ask(url, "/index")[1]["values"]["lang"]] == ["en", "fr"]
 
 
 def test_several_indexes_are_told_apart(static: StaticEmbedder, tmp_path: Path) -> None:
     pytest.importorskip("Stemmer")
-    folders = [tmp_path / name for name in ("a/x", "b/x", "c/x-2")]
+    folders = [tmp_path / name for name in ("a/x", "b/y", "c/x-2")]
     for folder in folders:
         folder.parent.mkdir()
         with pellucid.Index.create(folder) as index:
             index.add([f"a loan in {folder.relative_to(tmp_path)}"])
     with running({"static-en": static}, index=tuple(map(str, folders))) as url:
         names = ask(url, "/info")[1]["indexes"]
-        assert names == ["x", "x-2", "x-2-2"]
+        assert names == ["x", "y", "x-2"]
         for name, folder in zip([*names, None], [*folders, folders[0]]):
             hits = ask(url, "/search", {"query": "loan", "index": name})[1]["hits"]
             assert hits[0]["text"].endswith(str(folder.relative_to(tmp_path)))
             assert ask(url, "/documents", {"index": name})[1]["documents"][0]["text"] == hits[0]["text"]
         status, error = ask(url, "/search", {"query": "loan", "index": "third"})
-        assert status == 404 and "x, x-2, x-2-2" in error["error"]
+        assert status == 404 and "x, y, x-2" in error["error"]
+    with pytest.raises(InputError, match="two indexes are called 'x'"):
+        create_app(ServerSettings(index=(str(folders[0]), str(tmp_path / "d/x"))), {"static-en": static})
 
 
 # The queue of a model
@@ -219,7 +211,6 @@ def test_requests_that_wait_are_encoded_together() -> None:
 
 async def _concurrent(model: Slow, requests: list[list[str]], most: int = 100) -> list[Any]:
     batcher = Batcher(model, most)
-    batcher.start()
     answers = await asyncio.gather(*(batcher.encode(texts, None) for texts in requests), return_exceptions=True)
     await batcher.stop()
     for texts, rows in zip(requests, answers):
@@ -249,7 +240,7 @@ def test_a_long_request_lets_others_pass_and_a_full_queue_refuses() -> None:
 def test_settings_and_addresses_are_checked() -> None:
     import socket
 
-    for wrong, message in (({"max_texts": 0}, "max_texts is 0"), ({"token": " "}, "the token is empty")):
+    for wrong, message in (({"max_waiting": 0}, "max_waiting is 0"), ({"token": " "}, "the token is empty")):
         with pytest.raises(InputError, match=message):
             ServerSettings(**wrong)
     with pytest.raises(InputError, match="PELLUCID_TOKEN"):
@@ -347,5 +338,5 @@ def test_documented_requests_filter_page_and_give_vectors(tmp_path: Path) -> Non
 def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     page = (ROOT / "docs/server.md").read_text(encoding="utf-8")
     settings = ServerSettings()
-    for limit in (MAX_TESTS, MAX_WHERE_VALUES, settings.max_texts, settings.max_characters, settings.max_waiting):
+    for limit in (MAX_TESTS, MAX_WHERE_VALUES, MAX_TEXTS, MAX_TEXT_CHARS, settings.max_waiting):
         assert f"{limit:,}" in page

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route as StarletteRoute
 
 from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION
@@ -128,10 +126,7 @@ async def _http_error(request: Request, error: Any) -> Response:
     """Answer an error of Starlette's: no such route, or not with this method."""
     path, message = request.url.path, str(error.detail)
     if error.status_code == 404:
-        routes = [route.path for route in request.app.routes if isinstance(route, StarletteRoute)]
-        matches = get_close_matches(path.rstrip("/"), routes, 1)
-        hint = f"did you mean {matches[0]}?" if matches else "see /openapi.json"
-        message += f": there is no route {path!r:.80}; {hint}"
+        message += f": there is no route {path!r:.80}; see /openapi.json"
     response = error_answer(path, ApiError(error.status_code, message))
     response.headers.update(error.headers or {})
     return response

@@ -11,7 +11,15 @@ from typing import Annotated, Any, get_type_hints
 
 import orjson
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +28,12 @@ from pellucid.errors import unknown_name
 MAX_ANSWER_BYTES = 64 << 20  # of any answer; each route ends before it makes more
 MAX_TESTS = 1_000  # comparisons in all conditions; each looks at every document
 MAX_WHERE_VALUES = 10_000  # that these compare with
+MAX_TEXTS = 2_048  # of one request
+MAX_TEXT_CHARS = 200_000
 _MAX_WEIGHTS = 100
+_NO_TOKEN_IDS = (
+    "; token ids are those of another vocabulary. In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
+)
 _TEI_TYPES = {400: "Empty", 424: "Backend", 429: "Overloaded", 503: "Unhealthy", 504: "Overloaded"}
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
@@ -86,11 +99,13 @@ def described(error: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": error} for status in (400, 401, 413, 415, 422, 424, 429, 500, 503, 504, *statuses)}
 
 
-Texts = Annotated[
-    Any,
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
-]
-"""One text or several; checked by `Service.texts`, with better messages than a union's."""
+Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
+
+TextList = Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
+
+
+Texts = TextList | Text
+"""Several texts or one."""
 
 
 def _to_integer(number: Any) -> Any:
@@ -103,16 +118,8 @@ Integer = Annotated[int, BeforeValidator(_to_integer)]
 Size = Annotated[int, Field(ge=1), BeforeValidator(_to_integer)]
 """A whole number from 1 up."""
 
-
-def _check_count(weights: Any) -> Any:
-    """Check the number first: each wrong entry would make an error of its own."""
-    if isinstance(weights, dict) and len(weights) > _MAX_WEIGHTS:
-        raise ValueError(f"at most {_MAX_WEIGHTS} weights")
-    return weights
-
-
 _Weight = Annotated[float, Field(ge=0, le=1e6)]  # the library's own limit
-Weights = Annotated[dict[str, _Weight], Field(max_length=_MAX_WEIGHTS), BeforeValidator(_check_count)]
+Weights = Annotated[dict[str, _Weight], Field(max_length=_MAX_WEIGHTS)]
 """Numbers from 0 to a million by name, of a hundred things at most."""
 
 
@@ -182,13 +189,17 @@ def _parser(model: type[RequestBody]) -> Callable[[bytes], Any]:
             return adapter.validate_json(body)
         except ValidationError as invalid:
             errors = invalid.errors(include_url=False, include_input=False)
-        error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
+        unknown = [error for error in errors if error["type"] == "extra_forbidden"]
+        # of a value that may be a text or a list, the error that says most
+        error = (unknown or sorted(errors, key=lambda error: (-len(error["loc"]), error["type"] == "list_type")))[0]
         if error["type"] == "json_invalid":
             raise ApiError(400, f"the body is not JSON: {error['ctx']['error']}")
         name = str(error["loc"][0]) if error["loc"] else None
-        if error["type"] == "extra_forbidden":
+        if unknown:
             raise ApiError(422, unknown_name("field", str(name), list(model.model_fields)), name)
-        path = ".".join(map(str, error["loc"])) or "the body"
-        raise ApiError(422, f"{path}: {error['msg'].removeprefix('Value error, ')}", name)
+        positions = [str(position) for position in error["loc"][1:] if isinstance(position, int)]
+        path = ".".join([name or "the body", *positions])
+        hint = _NO_TOKEN_IDS if positions and error["type"] == "string_type" else ""
+        raise ApiError(422, f"{path}: {error['msg'].removeprefix('Value error, ')}{hint}", name)
 
     return parse

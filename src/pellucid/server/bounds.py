@@ -7,7 +7,7 @@ answer that is too large is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,25 +58,15 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
     return plain
 
 
-def difference(explanations: Iterable[Explanation]) -> Explanation:
-    """Return the first of one or two explanations less the second, unless they have too many rows."""
-    first, *second = explanations
-    _check_subtracted([first, *second] if second else [])
-    return first - second[0] if second else first
-
-
-def less_mean(explanation: Explanation, compared: Sequence[Explanation]) -> Explanation:
-    """Return an explanation less the mean of those compared with it, unless they have too many rows."""
-    _check_subtracted([explanation, *compared])
-    return explanation.less_mean(compared)
-
-
-def _check_subtracted(explanations: Sequence[Explanation]) -> None:
-    """Check that no explanation has more rows than are subtracted."""
-    for explanation in explanations:
+def subtract(first: Explanation, *compared: Explanation, mean: bool = False) -> Explanation:
+    """Return an explanation less another, or less the `mean` of others, unless they have too many rows."""
+    for explanation in (first, *compared) if compared else ():
         if len(explanation.rows) > _MAX_SUBTRACTED_ROWS:
             limit = f"at most {_MAX_SUBTRACTED_ROWS:,} are subtracted; give shorter texts"
             raise ApiError(422, f"one of the explanations has {len(explanation.rows):,} rows; {limit}")
+    if mean:
+        return first.less_mean(compared)
+    return first - compared[0] if compared else first
 
 
 def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
@@ -119,29 +109,27 @@ def limit_hits(hits: Hits, rows: int, models: int, *, with_vectors: bool) -> dic
                 for row in hit.reasons.top(rows)
             ]
         if with_vectors:
-            values["vectors"] = {name: _plain_vector(vector) for name, vector in hit.vectors.items()}
+            values["vectors"] = {
+                name: [{"index": index, "value": value} for index, value in zip(*map(np.ndarray.tolist, vector))]
+                if isinstance(vector, tuple)  # sparse
+                else np.ascontiguousarray(vector)
+                for name, vector in hit.vectors.items()
+            }
         return values
 
     summary = replace(hits, hits=()).to_dict() | {"summary": hits.summary()}
-    return summary | {"hits": written(hits, plain, "ask for fewer hits or rows")}
+    return summary | {"hits": written(map(plain, hits), "ask for fewer hits or rows")}
 
 
-def _plain_vector(vector: Any) -> Any:
-    """Return a vector as JSON has it; a sparse one as the list of its coordinates that are not zero."""
-    if not isinstance(vector, tuple):
-        return np.ascontiguousarray(vector)
-    return [{"index": index, "value": value} for index, value in zip(vector[0].tolist(), vector[1].tolist())]
-
-
-def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:
-    """Return items as JSON, each made by `plain` and written before the next; the error names the `way_out`."""
+def written(items: Iterable[Any], hint: str) -> list[orjson.Fragment]:
+    """Return items as JSON, each written before the next is made; the `hint` ends the error."""
     texts, n_bytes = [], 0
     for item in items:
         check_cancelled()
-        texts.append(_json(plain(item)))
+        texts.append(_json(item))
         n_bytes += len(texts[-1])
         if n_bytes > MAX_ANSWER_BYTES:
-            raise ApiError(422, f"the answer would have more than {MAX_ANSWER_BYTES:,} bytes; {way_out}")
+            raise ApiError(422, f"the answer would have more than {MAX_ANSWER_BYTES:,} bytes; {hint}")
     return list(map(orjson.Fragment, texts))
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
+from pellucid.core.arrays import check_explained
 from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION
 from pellucid.explain.explanation import Explanation
@@ -26,7 +27,7 @@ from pellucid.server.bodies import (
     answer,
     described,
 )
-from pellucid.server.bounds import check_pairs, difference, explained, less_mean, limit_hits, written
+from pellucid.server.bounds import check_pairs, explained, limit_hits, subtract, written
 from pellucid.server.service import Service
 
 if TYPE_CHECKING:
@@ -54,14 +55,6 @@ class ExplainRequest(RequestBody):
     notes: bool = Field(False, description="Add the sentences that the views show: coverage, for and against.")
 
 
-class ScoreScale(BaseModel):
-    """Scores that a model gives to English sentences, each list from the lowest up."""
-
-    model: str
-    paraphrases: list[float] = Field(description="Of pairs that say the same in other words.")
-    unrelated: list[float] = Field(description="Of pairs of sentences about different things.")
-
-
 class DescribeRequest(RequestBody):
     """The body of /describe."""
 
@@ -69,31 +62,6 @@ class DescribeRequest(RequestBody):
     model: str | None = None
     top_k: Integer = Field(5, ge=1, le=100)
     explanation: bool = Field(False, description="Add the rows of its embedding, as /explain gives those of a pair.")
-
-
-class Description(BaseModel):
-    """What a text is mostly about."""
-
-    text: str
-    description: str
-    coverage: float = Field(description="The share of its words that the model knows.")
-    explanation: dict[str, Any] | None = None
-
-
-class DimensionEntry(BaseModel):
-    """A dimension of a model."""
-
-    number: int
-    name: str
-    about: list[str]
-
-
-class DimensionList(BaseModel):
-    """Some dimensions of a model, in order."""
-
-    model: str
-    total: int = Field(description="How many there are, or match the search.")
-    dimensions: list[DimensionEntry]
 
 
 class SearchRequest(RequestBody):
@@ -143,29 +111,12 @@ class WhyRequest(RequestBody):
     word_weights: Weights | None = None
 
 
-class ServedModel(BaseModel):
-    """A model that is served."""
-
-    name: str
-    family: str
-    dimension: int
-    size: str
-
-
-class ServerInfo(BaseModel):
-    """What is served, the defaults first."""
-
-    version: str
-    models: list[ServedModel]
-    indexes: list[str] = Field(description="Names that /search and others take.")
-
-
 def model_routes(service: Service) -> APIRouter:
     """Return the routes that ask models."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
     scales: dict[str, dict[str, Any]] = {}
 
-    @router.get("/info", response_model=ServerInfo)
+    @router.get("/info", response_model=dict[str, Any])
     async def info() -> Response:
         """List the models and the indexes."""
         models = [
@@ -179,10 +130,9 @@ def model_routes(service: Service) -> APIRouter:
     async def explain(body: ExplainRequest) -> Response:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
         model = service.models[service.model_name(body.model)]
-        service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
         return answer(await service.run_in_pool(_explain, model, body))
 
-    @router.get("/scores", response_model=ScoreScale)
+    @router.get("/scores", response_model=dict[str, Any])
     async def scores(model: str | None = None) -> Response:
         """Say which scores the model gives to paraphrases and to unrelated sentences: what a score of it means."""
         name = service.model_name(model)
@@ -190,14 +140,13 @@ def model_routes(service: Service) -> APIRouter:
             scales[name] = {"model": name, **await service.run_in_pool(_score_scale, service.models[name])}
         return answer(scales[name])
 
-    @router.post("/describe", response_model=Description)
+    @router.post("/describe", response_model=dict[str, Any])
     async def describe(body: DescribeRequest) -> Response:
         """Say in a line what a text is mostly about."""
         model = service.models[service.model_name(body.model)]
-        service.check_explained({"text": body.text})
         return answer(await service.run_in_pool(_describe, model, body))
 
-    @router.get("/dimensions", response_model=DimensionList)
+    @router.get("/dimensions", response_model=dict[str, Any])
     async def dimensions(
         model: str | None = None,
         search: str = "",
@@ -213,12 +162,14 @@ def model_routes(service: Service) -> APIRouter:
 
 
 def _explain(model: Embedder, body: ExplainRequest) -> dict[str, Any]:
+    check_explained(body.text1, body.text2, body.text3 or "")
     second_texts = [text for text in (body.text2, body.text3) if text is not None]
     explanations = [model.explain(body.text1, text, role1=body.role1, role2=body.role2) for text in second_texts]
-    return explained(difference(explanations), notes=body.notes)
+    return explained(subtract(*explanations), notes=body.notes)
 
 
 def _describe(model: Embedder, body: DescribeRequest) -> dict[str, Any]:
+    check_explained(body.text)
     description, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
     fields = {"text": body.text, "description": description, "coverage": round(coverage, 6)}
     return fields | ({"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {})
@@ -244,13 +195,11 @@ def _score_scale(model: Embedder) -> dict[str, list[float]]:
 def index_routes(service: Service) -> APIRouter:
     """Return the routes that ask the index."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
-    overviews: dict[str, tuple[Any, dict[str, Any]]] = {}  # by index: the commit it is of, and what it says
 
     @router.post("/search", response_model=dict[str, Any])
     async def search(body: SearchRequest) -> Response:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
         index = service.searched(body.index)
-        service.check_explained({"query": body.query})
         return answer(await service.run_in_pool(_search, index, body))
 
     @router.post("/documents", response_model=dict[str, Any])
@@ -265,7 +214,6 @@ def index_routes(service: Service) -> APIRouter:
     async def why(body: WhyRequest) -> Response:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched(body.index)
-        service.check_explained({"query": body.query})
         if body.below is not None and body.others:
             raise ApiError(422, "give below or others, not both", "others")
         return answer(await service.run_in_pool(_why, index, body, measures=body.measure))
@@ -273,12 +221,13 @@ def index_routes(service: Service) -> APIRouter:
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
         """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
-        return answer(await service.run_in_pool(_index_info, service.searched(index), overviews))
+        return answer(await service.run_in_pool(_index_info, service.searched(index)))
 
     return router
 
 
 def _search(index: Index, body: SearchRequest) -> dict[str, Any]:
+    check_explained(body.query)
     offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
     options: dict[str, Any] = {"where": body.where, "min_score": body.min_score, "offset": offset}
     hits = index.search(body.query, body.top_k, weights=body.weights, word_weights=body.word_weights, **options)
@@ -299,7 +248,10 @@ def _documents(index: Index, body: DocumentsRequest) -> dict[str, Any]:
         page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
     return {
         "total": count_documents(commit, body.where),
-        "documents": written(page, _record, "ask for fewer documents"),
+        "documents": written(
+            ({"id": one.id, "title": one.title, "text": one.text, "metadata": one.metadata} for one in page),
+            "ask for fewer documents",
+        ),
         "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
         "counts": {
             name: [
@@ -311,12 +263,8 @@ def _documents(index: Index, body: DocumentsRequest) -> dict[str, Any]:
     }
 
 
-def _record(document: Document) -> dict[str, Any]:
-    """Return what /documents says of a document."""
-    return {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
-
-
 def _why(index: Index, body: WhyRequest) -> dict[str, Any]:
+    check_explained(body.query)
     ids = [body.id, *([] if body.below is None else [body.below]), *body.others]
     for id in ids:
         if id not in index:
@@ -327,20 +275,11 @@ def _why(index: Index, body: WhyRequest) -> dict[str, Any]:
         hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
         check_pairs(body.query, [hit], _n_models(index))
         explanations.append(hit.measured() if body.measure else hit.explain())
-    first, *compared = explanations
-    return explained(less_mean(first, compared) if body.others else difference(explanations))
+    return explained(subtract(*explanations, mean=bool(body.others)))
 
 
-def _index_info(index: Index, overviews: dict[str, tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
-    commit, key = index.snapshot().commit, str(index.folder)
-    if key not in overviews or overviews[key][0] is not commit:
-        overviews[key] = commit, _overview(index)
-    info = {name: value for name, value in index.info().items() if name not in ("folder", "models")}  # which are paths
-    return {**info, **overviews[key][1], "name": index.folder.name}
-
-
-def _overview(index: Index) -> dict[str, Any]:
-    """Return examples of queries, the most frequent values of each field with their documents, and the stop words.
+def _index_info(index: Index) -> dict[str, Any]:
+    """Return `Index.info`, examples of queries, the most frequent values of each field, and the stop words.
 
     Fields of numbers and dates are absent: they have ranges.
     """
@@ -364,7 +303,10 @@ def _overview(index: Index) -> dict[str, Any]:
         values[name] = [
             {"value": value, "documents": n} for value, n in counts[:most] if len(str(value)) <= _MAX_VALUE_CHARS
         ]
+    info = {name: value for name, value in index.info().items() if name not in ("folder", "models")}  # which are paths
     return {
+        **info,
+        "name": index.folder.name,
         "examples": list(dict.fromkeys(filter(None, examples))),
         "values": values,
         "all values": has_all,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from pellucid.core.arrays import Role, check_explained, l2_normalize, vstack
+from pellucid.core.arrays import Role, l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.loading import load_by_name
@@ -50,22 +50,17 @@ class Batcher:
     """The queue in front of one model."""
 
     def __init__(self, model: Embedder, max_waiting: int) -> None:
-        """Take a model; more than `max_waiting` requests in its queue are refused."""
+        """Begin to encode, in the event loop; more than `max_waiting` requests in its queue are refused."""
         self.model = model
         self._is_quick = isinstance(getattr(model, "encoder", model), StaticEmbedder)
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(max_waiting)
         self._thread = ThreadPoolExecutor(1, "encode")
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to encode; called in the event loop."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Finish the call that is running; requests have been answered by then."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
         self._thread.shutdown(wait=True)
 
     async def encode(self, texts: list[str], role: Role) -> Any:
@@ -150,8 +145,6 @@ class ServerSettings:
         token: what clients send as `Authorization: Bearer`; None lets everybody in.
         hosts: names by which requests without a token may ask, without ports; None for any. `serve` adds those of
             loopback.
-        max_texts: texts of one request.
-        max_characters: characters of one text.
         max_body_bytes: bytes of a body.
         max_waiting: requests that are in work at a time.
         timeout: seconds until a request is given up.
@@ -162,8 +155,6 @@ class ServerSettings:
     index: str | tuple[str, ...] | None = None
     token: str | None = None
     hosts: tuple[str, ...] | None = None
-    max_texts: int = 2048
-    max_characters: int = 200_000
     max_body_bytes: int = 16 << 20
     max_waiting: int = 512
     timeout: float = 60.0
@@ -171,7 +162,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Check the limits."""
-        check_numbers(self, "max_texts", "max_characters", "max_body_bytes", "max_waiting", "timeout", above=0)
+        check_numbers(self, "max_body_bytes", "max_waiting", "timeout", above=0)
         if not self.models:
             raise InputError("no model is given to serve; name at least one, as static-en")
         if self.token is not None and not self.token.strip():
@@ -192,26 +183,20 @@ class Service:
         self.folders = {
             str(path) for folder in folders for path in (folder.absolute(), folder.resolve())
         }  # named by no reply
-        self._batchers: dict[str, Batcher] = {}
+        self.batchers: dict[str, Batcher] = {}
         self._threads = ThreadPoolExecutor(2, "reasons")
         self._measuring_thread = ThreadPoolExecutor(1, "measuring")  # which takes seconds, and keeps nobody else out
 
     def start(self) -> None:
         """Begin to serve, in the event loop, once nothing is left to import that the first requests would wait for."""
         for name, model in self.models.items():
-            self._batchers[name] = Batcher(model, self.settings.max_waiting)
-            self._batchers[name].start()
-            text = "ready, 3.14 zzqx Ünï 日本語"  # known words and others, in several scripts
+            self.batchers[name] = Batcher(model, self.settings.max_waiting)
             with suppress(Exception):  # a request will meet it again, and answer with it
-                model.encode([text])
-                model.explain(text, text).to_dict()
-        for index in self.indexes.values():
-            with suppress(PellucidError):
-                index.search("ready", 1).to_dict()
+                model.explain("ready, 3.14 zzqx", "ready").to_dict()
 
     async def stop(self) -> None:
         """Finish what is running, and close the indexes."""
-        for batcher in self._batchers.values():
+        for batcher in self.batchers.values():
             await batcher.stop()
         for threads in (self._threads, self._measuring_thread):
             threads.shutdown(wait=True, cancel_futures=True)
@@ -234,37 +219,6 @@ class Service:
             raise ApiError(404, message, "index")
         return next(iter(self.indexes.values())) if name is None else self.indexes[name]
 
-    def texts(self, value: Any, param: str) -> list[str]:
-        """Return the texts of a request, checked against the limits."""
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list) or not texts:
-            raise ApiError(422, f"{param} is {value!r:.60}; give a string or a list of strings", param)
-        if len(texts) > self.settings.max_texts:
-            most = f"at most {self.settings.max_texts:,} go in one request"
-            raise ApiError(422, f"{param} has {len(texts):,} texts; {most}", param)
-        for position, text in enumerate(texts):
-            if isinstance(text, (int, list)):
-                advice = "send text. In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
-                raise ApiError(422, f"{param} holds token ids, which are those of another vocabulary; {advice}", param)
-            if not isinstance(text, str):
-                message = f"text {position} of {param} is {type(text).__name__}; every text must be a string"
-                raise ApiError(422, message, param)
-            if len(text) > self.settings.max_characters:
-                message = f"text {position} of {param} has {len(text):,} characters"
-                raise ApiError(422, f"{message}; at most {self.settings.max_characters:,} are taken", param)
-        return texts
-
-    def check_explained(self, texts: Mapping[str, str | None]) -> None:
-        """Check texts to explain, by the names of their fields."""
-        try:
-            check_explained(*(text for text in texts.values() if text is not None))
-        except InputError as error:
-            raise ApiError(422, str(error), next(iter(texts))) from error
-
-    async def encode(self, name: str, texts: list[str], role: Role) -> Any:
-        """Return the embeddings of checked texts, as the model gives them."""
-        return await self._batchers[name].encode(texts, role)
-
     async def dense(self, name: str, texts: list[str], role: Role, *, normalize: bool, dimensions: int | None) -> Any:
         """Return dense rows, float32 [texts, dimensions]; refused where dimensions cannot be cut, or are too many."""
         model = self.models[name]
@@ -275,7 +229,7 @@ class Service:
         if len(texts) * width > _MAX_DENSE_NUMBERS:
             most = f"at most {_MAX_DENSE_NUMBERS // width:,} texts go in one request"
             raise ApiError(422, f"{len(texts):,} rows of {width:,} numbers are too many; {most}", "input")
-        rows = await self.encode(name, texts, role)
+        rows = await self.batchers[name].encode(texts, role)
         rows = rows.toarray() if hasattr(rows, "toarray") else rows
         is_cut = dimensions is not None and dimensions < width
         rows = rows[:, :dimensions] if is_cut else rows
@@ -303,15 +257,13 @@ class Service:
 
 
 def _open_indexes(settings: ServerSettings) -> dict[str, Index]:
-    """Return the indexes by the names of their folders; a second one of a name gets a number."""
+    """Return the indexes by the names of their folders."""
     folders = (settings.index,) if isinstance(settings.index, str) else settings.index or ()
-    indexes: dict[str, Index] = {}
-    if folders:
-        from pellucid.index.index import Index
-    for folder in folders:
-        options: dict[str, Any] = {"read_only": True} if settings.read_only else {}
-        index = Index.open(folder, **options)
-        base = Path(index.folder).resolve().name or "index"
-        names = (base, *(f"{base}-{number}" for number in range(2, len(folders) + 1)))
-        indexes[next(name for name in names if name not in indexes)] = index
-    return indexes
+    names = [Path(folder).resolve().name for folder in folders]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"two indexes are called {min(twice)!r:.80}; rename the folder of one")
+    if not folders:
+        return {}
+    from pellucid.index.index import Index
+
+    return {name: Index.open(folder, read_only=settings.read_only) for name, folder in zip(names, folders)}
