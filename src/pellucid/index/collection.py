@@ -357,7 +357,7 @@ class DocumentCollection:
         show_progress_bar: bool,
         named: NamedDocuments | None = None,
     ) -> int:
-        counter, count, sizes = TermCounter(self.snapshot().words.analyser), 0, list[tuple[int, int]]()
+        counter, count, n_added = TermCounter(self.snapshot().words.analyser), 0, 0
         new_ids = set[str]()  # that were given in the place of ids by content
         additions = Additions(self.snapshot(), counter, precomputed.names)
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
@@ -371,15 +371,12 @@ class DocumentCollection:
                     progress.advance(len(batch))
                     if additions.is_due:  # what a disk refuses is not tried again
                         due, additions = additions, Additions(self.snapshot(), counter, precomputed.names)
-                        sizes.append(self._store(due, precomputed.models))
+                        n_added += self._store(due, precomputed.models)
             finally:  # after an error or an interrupt, too: the blocks before it are whole
                 if additions.documents:
-                    sizes.append(self._store(additions, precomputed.models))
+                    n_added += self._store(additions, precomputed.models)
             precomputed.check(count, "; these were stored")
-            if len(sizes) > 1:
-                with self._exclusive_writer() as writer:
-                    writer.compact(sum(passages for _, passages in sizes))
-        return sum(n_documents for n_documents, _ in sizes)
+        return n_added
 
     def _unstored(self, batch: list[Document], named: NamedDocuments | None) -> list[Document]:
         """Return the documents of a batch that are not in the index as they are, with vectors of its models."""
@@ -408,13 +405,13 @@ class DocumentCollection:
         commit = self.snapshot().commit
         return {id: commit.segments[segment].document(row) for id, (segment, row) in commit.rows_for(ids).items()}
 
-    def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> tuple[int, int]:
-        """Make documents visible, which replace those of the same ids, all or none; return how many, and passages."""
+    def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> int:
+        """Make documents visible, which replace those of the same ids, all or none; return how many."""
         with self._exclusive_writer() as writer:
             additions.use_models(models_before, self._snapshot.models)
             replaced = list(writer.commit.rows_for([document.id for document in additions.documents]).values())
             replace_documents(writer, self._snapshot, additions, replaced)
-        return len(additions.documents), additions.n_passages
+        return len(additions.documents)
 
     def update(
         self,

@@ -118,7 +118,6 @@ def plan_query(
     word_weights: Mapping[str, float] = MappingProxyType({}),
     *,
     steer: Mapping[str, float] = MappingProxyType({}),
-    rows: Mapping[str, Vector | None] = MappingProxyType({}),
 ) -> QueryPlan:
     """Encode a query for each part that counts.
 
@@ -128,7 +127,6 @@ def plan_query(
         snapshot: what it is asked of.
         word_weights: what its words count, by word.
         steer: texts that the vectors of dense models are moved to, or with a weight below 0 away from.
-        rows: by model the query's row, where it is encoded already.
     """
     parts: dict[str, PlannedPart] = {}
     terms: dict[str, float] = {}
@@ -158,7 +156,7 @@ def plan_query(
         if isinstance(model.encoder, StaticEmbedder):
             part, spans = _plan_static(query, model.name, model.encoder, weight, snapshot.words, word_weights)
         else:
-            part, spans = _plan_model(query, model, weight, snapshot.words.analyser, word_weights, rows.get(name))
+            part, spans = _plan_model(query, model, weight, snapshot.words.analyser, word_weights)
         if spans is not None:
             unknown_spans.append(spans)
         if part is not None:
@@ -256,10 +254,10 @@ def _plan_static(
 
 
 def _plan_model(
-    query: str, model: Model, weight: float, analyser: Analyser, word_weights: Mapping[str, float], row: Vector | None
+    query: str, model: Model, weight: float, analyser: Analyser, word_weights: Mapping[str, float]
 ) -> tuple[PlannedPart | None, set[Span] | None]:
     """Return what another model makes of a query, and the spans of the words it does not know; None for nothing."""
-    model_query = model.analyze_query(query, row)
+    model_query = model.analyze_query(query)
     if model_query is None:
         return None, None
     words, (coverage, gaps) = split_words(query), model_query.coverage_and_gaps

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sized
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -20,7 +20,7 @@ from uuid import UUID
 
 import numpy as np
 
-from pellucid.errors import InputError, shown
+from pellucid.errors import MAX_WRITTEN_BITS, InputError, shown
 from pellucid.text.lines import NoValue
 from pellucid.text.unicode import canonicalize
 
@@ -29,7 +29,6 @@ MAX_INTEGER = 2**53
 
 _MAX_VALUES = 1000  # of a field of a document; a vector or a picture has more
 _MAX_DEPTH = 20  # of objects in objects
-_MAX_DIGITS = 4000  # of an integer: Python writes no more than 4,300
 
 _PLAIN_TYPES = frozenset([str, int, float, bool, type(None)])
 
@@ -162,8 +161,8 @@ def _number(value: int | float) -> Plain | None:
     if isinstance(value, int):
         if abs(value) <= MAX_INTEGER:
             return int(value)
-        if value.bit_length() > _MAX_DIGITS * 3:
-            raise LeftOut(f"has a number of more than {_MAX_DIGITS:,} digits")
+        if value.bit_length() > MAX_WRITTEN_BITS:
+            raise LeftOut("has a number of more than 600 digits")
         return str(int(value))
     if math.isnan(value):
         return None
@@ -172,56 +171,35 @@ def _number(value: int | float) -> Plain | None:
 
 def _converted(value: Any, what: str) -> Any:
     if isinstance(value, np.generic):
-        return _of_numpy(value, what)
+        item = value.item()
+        if isinstance(item, int) and isinstance(value, (np.datetime64, np.timedelta64)):  # of nanoseconds
+            item = value.astype(f"{type(value).__name__}[us]").item()
+        return plain_value(item, what)
     if isinstance(value, Decimal):
         if not value.is_finite():
             return None if value.is_nan() else str(value)
         return _number(int(value)) if value == value.to_integral_value() else float(value)
-    if isinstance(value, datetime):
-        offset = value.utcoffset()
-        if offset is not None and offset % timedelta(minutes=1):  # of old local times; in no form for dates
-            value = value.astimezone(timezone.utc)
-        return value.isoformat()
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
         return int(seconds) if seconds == int(seconds) else seconds
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _text_in(bytes(value))
+        content = bytes(value)
+        text = content.decode("utf-8", "replace")
+        if any(char == "\ufffd" or not (char.isprintable() or char.isspace()) for char in text[:_MAX_VALUES]):
+            raise LeftOut(f"holds bytes that are no text, {content[:12]!r}")
+        return plain_value(text, what)
     if isinstance(value, Enum):
         return plain_value(value.value, what)
-    if isinstance(value, (UUID, PathLike)) or type(value).__module__.partition(".")[0] in ("pandas", "ipaddress"):
-        listed = getattr(value, "tolist", None)  # of a Series or an Index
-        return _items(listed(), what) if listed is not None else str(value)
-    for method in ("tolist", "to_pylist", "to_list", "as_py"):  # of arrays, tensors, and Arrow's values
+    for method in ("tolist", "to_pylist", "to_list", "as_py"):  # of arrays, tensors, series, and Arrow's values
         if hasattr(value, method):
             if isinstance(value, Sized):
                 _check_length(value)
             return plain_value(getattr(value, method)(), what)
+    if isinstance(value, (UUID, PathLike)) or type(value).__module__.partition(".")[0] in ("pandas", "ipaddress"):
+        return str(value)
     raise InputError(
         f"{what} is {shown(value)} ({type(value).__name__}); metadata are strings, numbers, booleans, dates, or lists "
         "of such"
     )
-
-
-def _of_numpy(value: np.generic, what: str) -> Any:
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        if np.isnat(value):
-            return None
-        unit = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
-        item = value.item()
-        item = value.astype(unit).item() if isinstance(item, int) else item  # of nanoseconds
-        return str(value) if isinstance(item, int) else plain_value(item, what)
-    return plain_value(value.item(), what)
-
-
-def _text_in(content: bytes) -> Any:
-    """Return bytes as the text that they hold."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise LeftOut(f"holds bytes that are no text, {content[:12]!r}") from None
-    if any(not char.isprintable() and not char.isspace() for char in text[:_MAX_VALUES]):
-        raise LeftOut(f"holds bytes that are no text, {content[:12]!r}")
-    return plain_value(text, "")

@@ -152,20 +152,6 @@ class Writer:
         except (WritingError, ReadingError):  # the change is made; a later one merges
             self._recover()
 
-    def compact(self, passages: int) -> None:
-        """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
-        stored, n_passages, n_bytes = self.commit.stored(), 0, 0
-        first = len(stored)
-        while first and n_passages + stored[first - 1].segment.n_passages <= 2 * passages:
-            first -= 1
-            n_passages, n_bytes = n_passages + stored[first].segment.n_passages, n_bytes + stored[first].file.bytes
-        if len(stored) - first > 1 and n_bytes <= MAX_MERGED_BYTES:
-            try:
-                self._merge(stored, slice(first, len(stored)))
-                self.save(self.commit.state, stored)
-            except (WritingError, ReadingError):  # what was added is there; a later change merges
-                self._recover()
-
     def merge(self, stored: list[StoredSegment]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
@@ -280,11 +266,6 @@ class Additions:
     def documents(self) -> list[Document]:
         """All of them, without numbers."""
         return list(chain.from_iterable(block.documents for block in self._blocks))
-
-    @property
-    def n_passages(self) -> int:
-        """Number of their passages."""
-        return sum(len(document.ends) for block in self._blocks for document in block.documents)
 
     @property
     def counts(self) -> TermCounts | None:
