@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid.core.query import EMPTY_TERMS, Terms
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, WORD_PAIR, Row
-from pellucid.index.reasons import PassageTerms, Reasons
 from pellucid.text.sentences import MIN_PASSAGE_CHARS, passage_sentences, sentence_spans
 from pellucid.text.words import split_words
 
@@ -109,17 +107,3 @@ def test_sentences_of_a_long_text_take_time_in_proportion() -> None:
     assert len(text) > MIN_PASSAGE_CHARS and len(sentence_spans(text)) == 1
     assert len(sentence_spans("1. " * 50_000)) == 1 and len(sentence_spans("。" * 50_000)) == 1
     assert len(sentence_spans("No. " * 50_000 + "\n" * 20_000)) <= 2
-
-
-def test_highlights_are_in_the_best_sentences_of_a_passage() -> None:
-    text = " ".join(["Loans are big loans.", *["One loan word stands beside gardens, rivers, cats and hills."] * 5])
-    words = split_words(text)
-    spans = np.array([(word.start, word.end) for word in words])
-    values = np.array(
-        [0.5 if "oan" in word.text and word.start > 20 else 1.0 * ("oans" in word.text) for word in words]
-    )
-    terms = {"model": Terms(np.zeros(0), EMPTY_TERMS.row, values, spans)}
-    marked = Reasons("loans", PassageTerms.from_terms(text, terms), 0, 0.0, named=False).highlights()
-    ends = [end for _, end in sentence_spans(text)]
-    inside = {int(np.searchsorted(ends, start, "right")) for start, _, _ in marked}
-    assert 0 in inside and len(inside) == 3

@@ -813,14 +813,11 @@ def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
     for index, text in enumerate(texts):
         alone = PassageTerms.from_terms(text, {name: of_part[index] for name, of_part in parts.items()})
         assert together.words(index) == alone.words(0)
-        assert together.highlights(index) == alone.highlights(0)
         sums = dict[tuple[int, int], float]()
         for of_part in parts.values():
             for span, value in zip(map(tuple, of_part[index].spans.tolist()), of_part[index].marks.tolist()):
                 sums[span] = sums.get(span, 0.0) + value
         assert together.words(index) == [(*span, value) for span, value in sorted(sums.items())]
-        strongest = max([value for *_, value in alone.words(0)], default=0.0)
-        assert all(value >= 0.15 * strongest and value > 0 for *_, value in together.highlights(index))
 
 
 def test_a_hit_may_come_from_the_model_alone(read_only):

@@ -133,31 +133,6 @@ def test_a_function_without_fitted_reasons_can_be_measured(tmp_path):
         assert {row.kind for row in hit.measured().rows} == {WORD_PAIR, SHARED}
 
 
-def test_scores_of_changed_passages_are_those_of_an_index_that_has_them(tmp_path):
-    models = {"dense": Encoder(), "static": table()}
-    changed = [f"{WORDS[0]} {WORDS[3]}", f"{WORDS[7]} {WORDS[7]} {WORDS[8]}", "nothing known", texts()[5]]
-    with Index.create(tmp_path / "index", models) as index:
-        index.add(texts(20) + changed, ids=[f"d{n}" for n in range(24)])
-        hits = index.search(QUERY, 24)
-        for number, text in enumerate(changed, 20):
-            hit = index.score(QUERY, f"d{number}")
-            assert hits[0]._scores([text]) == pytest.approx([hit.score], abs=1e-6)
-
-
-def test_the_fewest_words_of_a_hit_put_it_below_another(tmp_path):
-    with made(tmp_path / "index", Encoder()) as index:
-        hits = index.search(QUERY, 4)
-        for threshold in (hits[1], hits[3], hits[0].score * 0.9):
-            found = hits[0].counterfactual(threshold)
-            below = threshold if isinstance(threshold, float) else threshold.score
-            assert found.score == hits[0].score >= below > found.score_without and found.below == below
-            assert found.passage == hits[0].reasons.text
-            index.add([found.shortened], ids=["shortened"])
-            assert index.score(QUERY, "shortened").score == pytest.approx(found.score_without, abs=0.02)  # other counts
-        with pytest.raises(InputError, match="already"):
-            hits[1].counterfactual(hits[0])
-
-
 STEER = {WORDS[3]: -0.5, f"{WORDS[12]} {WORDS[20]}": 0.3}
 
 

@@ -203,12 +203,3 @@ def test_a_reranker_that_fails_on_a_shortened_passage_is_named(index):
     (hit,) = index.search("apple pear", 1, rerank=lambda query, texts: [math.nan if not t else 1.0 for t in texts])
     with pytest.raises(InputError, match="gave nan for a passage without some words"):
         hit.measured()
-
-
-@pytest.mark.parametrize("share", [0.5, 1.0])
-def test_the_fewest_words_lower_the_score_of_a_reranker(index, share):
-    weights = {**{part: (1 - share) * value for part, value in index.weights.items()}, "rerank": share}
-    hits = index.search("apple pear", 2, rerank=words_and_order, weights=weights if share < 1 else None)
-    found = hits[0].counterfactual(hits[0].score - share * 1.9)
-    assert len(found.removed) == 1 and "apple and a pear" not in found.shortened
-    assert found.score - found.score_without >= share * 1.9

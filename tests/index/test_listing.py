@@ -82,9 +82,7 @@ def test_what_is_no_field_is_refused(sortable, field):
             call()
 
 
-@pytest.mark.parametrize(
-    "option", ["--html x", "--why 1", "--counterfactual 1", "--steer a=1", "--weight bm25=1", "--min-score 0", "--rows"]
-)
+@pytest.mark.parametrize("option", ["--html x", "--why 1", "--steer a=1", "--weight bm25=1", "--min-score 0", "--rows"])
 def test_what_is_of_hits_needs_a_query(sortable, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "needs a query" in " ".join(

@@ -32,8 +32,7 @@ from pellucid.cli.output import Listed, check_table, json_line, say, show, shown
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from pellucid.core.removal import Counterfactual
-    from pellucid.index.hits import Hit, Hits
+    from pellucid.index.hits import Hit
     from pellucid.index.index import Index
     from pellucid.text.tables import CorpusFile
 
@@ -292,9 +291,6 @@ def search(
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
-    counterfactual: Annotated[
-        int | None, typer.Option(min=1, help="Find the fewest words whose removal ranks this hit below the next.")
-    ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
     output: TableOption = None,
     html: HtmlOption = None,
@@ -324,7 +320,6 @@ def search(
       pellucid search my-index "interest rates" --steer "stock markets=-0.5"
       pellucid search my-index "interest rates" --why 1
       pellucid search my-index "interest rates" --top-k 3 --measure
-      pellucid search my-index "interest rates" --counterfactual 1
       pellucid search my-index "interest rates" -k 100 -o hits.xlsx
       pellucid search my-index "interest rates" --html hits.html
       pellucid search my-index --where status=open --sort day --descending
@@ -343,7 +338,7 @@ def search(
         )
     _check_sorted(sort, descending)
     of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None, "--rows": rows, "--why": why,
-               "--counterfactual": counterfactual, "--measure": measure, "--html": html}  # fmt: skip
+               "--measure": measure, "--html": html}  # fmt: skip
     if is_list:
         _check_unused(of_hits)
         page = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
@@ -366,9 +361,7 @@ def search(
                 hits = hits.measured() if measure else hits
                 if where and not hits and not opened.count(options["where"]):
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
-                if counterfactual is not None:
-                    show(_counterfactual(hits, counterfactual), json)
-                elif why is not None:
+                if why is not None:
                     show(hits.why(why), json, html, rows=rows)
                 elif html is not None:
                     show(hits, json, html)
@@ -410,14 +403,6 @@ def _check_sorted(sort: str | None, descending: bool) -> None:
     """Refuse an order without a field."""
     if descending and sort is None:
         raise typer.BadParameter("needs a field to sort by; give --sort FIELD", param_hint="--descending")
-
-
-def _counterfactual(hits: Hits, rank: int) -> Counterfactual:
-    """Return what puts the hit of a rank below the next one."""
-    position = rank - 1 - hits.offset
-    if not 0 <= position < len(hits) - 1:
-        raise InputError(f"there are {len(hits)} hits; --counterfactual {rank} needs hit {rank} and the one after it")
-    return hits[position].counterfactual(hits[position + 1])
 
 
 def _open(folder: Path) -> Index:

@@ -11,11 +11,11 @@ import numpy as np
 
 from pellucid.analysis.ranking import WhyAbove
 from pellucid.core.query import Floats, Terms, scaled_terms
-from pellucid.core.removal import Counterfactual, Passage, fewest_removals, passage_terms
+from pellucid.core.removal import Passage, passage_terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.dense.tokenized import text_units
 from pellucid.errors import VERSION as PELLUCID_VERSION
-from pellucid.errors import InputError, check_integer, check_number, shown
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
@@ -150,28 +150,6 @@ class Hit:
             InputError: words of the query are weighted, or the stored vector is not what the encoder gives.
         """
         return self._measured_reasons.explain()
-
-    def counterfactual(self, below: float | Hit) -> Counterfactual:
-        """Return the fewest words of the passage whose removal brings the hit's score below a threshold.
-
-        Words are removed by falling measured value and put back where they are not needed; of a passage of more than
-        24 words phrases or sentences. The index's models and a reranker read each shortened passage.
-
-        Args:
-            below: a score; or another hit of the same search, for its score: the next one, or the first that is not
-                among the first k.
-
-        Raises:
-            InputError: the score is below already, or stays above as long as a word is left.
-        """
-        threshold = below.score if isinstance(below, Hit) else below
-        check_number("below", threshold)
-        text = self.reasons.text
-        return fewest_removals(Passage(text, list(text_units(text)), self.score, self._scores), threshold)
-
-    def _scores(self, texts: list[str]) -> Floats:
-        """Return the scores that passages of these texts would have, float64 [texts]."""
-        return self._block.scores(texts) if self._reranked is None else self._reranked.scores(texts)
 
     @property
     def vectors(self) -> dict[str, Any]:
@@ -440,20 +418,6 @@ class HitBlock:
         passage = PassageTerms.from_terms(passages.texts[0], terms)
         return Reasons(self.plan.query, passage, 0, score, named=len(self.plan.weights) > 1)
 
-    def scores(self, texts: list[str]) -> Floats:
-        """Return the scores that passages of these texts would have in the index as it is, float64 [texts]."""
-        snapshot = self.plan.snapshot
-        lengths = [len(snapshot.words.analyser.terms(text)) for text in texts]
-        passages, total = Passages(texts, snapshot.words, (), lengths), np.zeros(len(texts))
-        for name, part in self.plan.parts.items():
-            if part.needs_vectors:
-                rows = snapshot.models[name].vectors(texts, "document")
-                total += [part.product(row) for row in rows]
-            else:
-                read = part.read_terms(passages)
-                total += [float(read(index).values.sum()) for index in range(len(texts))]
-        return total
-
     def vectors(self, position: int, names: Sequence[str]) -> dict[str, Vector]:
         """Return the stored vectors of a hit by model, as they were when the search was made."""
         ref = self.refs[position]
@@ -584,11 +548,6 @@ class Reranked(NamedTuple):
         if self.stage.share < 1:
             before = self.before._measured_reasons
         return self._reasons(before, terms)
-
-    def scores(self, texts: list[str]) -> Floats:
-        """Return the scores that passages of these texts would have, float64 [texts]."""
-        share, scores = self.stage.share, self._score_shortened(texts)
-        return share * scores + (1 - share) * self.before._scores(texts) if share < 1 else share * scores
 
     def _score_shortened(self, texts: list[str]) -> Floats:
         names = [f"a passage without some words, {text!r:.80}" for text in texts]

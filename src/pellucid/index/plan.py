@@ -16,7 +16,6 @@ import numpy as np
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
-from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.models import Model
@@ -69,16 +68,6 @@ class PlannedPart(NamedTuple):
     encoder_query: EncoderQuery | None = None
     is_reweighted: bool = False
     directions: Directions | None = None
-
-    def product(self, row: Vector | None) -> float:
-        """Return what a passage's row, as it is stored, adds to its score; 0 for none."""
-        if row is None:
-            return 0.0
-        if not isinstance(self.vector, tuple):
-            return float(np.asarray(self.vector, np.float64) @ np.asarray(row, np.float64))
-        indices, values = self.vector
-        _, positions, row_positions = np.intersect1d(indices, row[0], return_indices=True)
-        return float(np.asarray(values, np.float64)[positions] @ np.asarray(row[1], np.float64)[row_positions])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Marks, Terms, TermsByText
+from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Marks, Terms, TermsByText
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import DIMENSION, WORD, JoinedRows, PairTable, Row, combined_measurement
 from pellucid.index.arrays import Vector
@@ -23,7 +23,6 @@ from pellucid.index.words import WordCache
 from pellucid.process import cached_property
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, sizes_from
-from pellucid.text.sentences import passage_sentences
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Span
 
@@ -33,8 +32,6 @@ Triple = tuple[int, int, float]
 """Start and end of a span, and what it contributes to a score."""
 
 _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
-_HIGHLIGHTED_SENTENCES = 3
-"""Sentences of a passage with highlights: those whose words add most on average, since sums favour long sentences."""
 
 
 class Passages:
@@ -177,11 +174,10 @@ class PassageTerms:
 
     def words(self, passage: int) -> list[Triple]:
         """Return the spans that contribute to the score of a passage: start, end, contribution, in text order."""
-        return self._triples.of_text(passage)
-
-    def highlights(self, passage: int) -> list[Triple]:
-        """Return the strongest of `words`."""
-        return self._strong_triples.of_text(passage)
+        values, spans, ends = self._marks
+        of_passage = slice(ends.item(passage - 1) if passage else 0, ends.item(passage))
+        starts_and_ends = spans[of_passage].T.tolist()
+        return list(zip(*starts_and_ends, values[of_passage].tolist()))
 
     @cached_property
     def _marks(self) -> Marks:
@@ -193,16 +189,6 @@ class PassageTerms:
             for name, read in self._parts.items()
         ]
         return joined_marks(parts, len(self.texts))
-
-    @cached_property
-    def _triples(self) -> _Triples:
-        return _Triples.from_marks(self._marks)
-
-    @cached_property
-    def _strong_triples(self) -> _Triples:
-        values, spans, ends = self._marks
-        strong = _strong_positions(values, spans, ends, self.texts)
-        return _Triples.from_marks(Marks(values[strong], spans[strong], strong.searchsorted(ends)))
 
 
 class Reasons:
@@ -243,11 +229,10 @@ class Reasons:
         return self._passages.words(self._passage)
 
     def highlights(self) -> list[Triple]:
-        """Return the strongest of `words`: those with at least 15 % of the largest contribution.
-
-        Of a passage these are in its best sentences, or are the strongest word.
-        """
-        return self._passages.highlights(self._passage)
+        """Return the strongest of `words`: those with at least 15 % of the largest contribution."""
+        words = self.words()
+        limit = _FAINT * max((value for *_, value in words), default=0.0)
+        return [word for word in words if word[2] > 0 and word[2] >= limit]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -302,61 +287,3 @@ def _marks_of(terms: Sequence[Terms]) -> Marks:
     """Return the marks of the terms of some texts."""
     values, spans = [each.marks for each in terms], [each.spans for each in terms]
     return Marks(np.concatenate(values), np.concatenate(spans), np.cumsum([len(marks) for marks in values]))
-
-
-def _strong_positions(values: Floats, spans: Integers, ends: Integers, texts: Sequence[str]) -> Integers:
-    """Return which marks are highlighted: strong ones in the best sentences, and the strongest of each text."""
-    sizes = sizes_from(ends)
-    has_marks, maxima = sizes > 0, np.zeros(len(texts))
-    maxima[has_marks] = np.maximum.reduceat(values, (ends - sizes)[has_marks]) if len(values) else 0.0
-    limits = maxima.repeat(sizes)
-    strong = (values > 0) & (values >= _FAINT * limits)
-    sentences = [passage_sentences(text) if marked else [] for text, marked in zip(texts, has_marks.tolist())]
-    if max(map(len, sentences), default=0) > _HIGHLIGHTED_SENTENCES:
-        strong &= _are_in_best_sentences(values, spans, sizes, sentences) | (values == limits)
-    return strong.nonzero()[0]
-
-
-def _are_in_best_sentences(
-    values: Floats, spans: Integers, sizes: Integers, sentences: Sequence[Sequence[Span]]
-) -> npt.NDArray[np.bool_]:
-    """Return which marks are in the sentences of their passage that have highlights; all of a text of few."""
-    reach = 1 + max(int(spans.max()), *(of_text[-1][1] for of_text in sentences if of_text))
-    ends: list[int] = []  # of all sentences, those of a text after those of the text before
-    texts: list[int] = []
-    for text, of_text in enumerate(sentences):
-        inner = of_text[:-1] if len(of_text) > _HIGHLIGHTED_SENTENCES else ()
-        ends += [text * reach + end for _, end in inner]
-        ends.append((text + 1) * reach)  # what is behind the last sentence belongs to it
-        texts += [text] * (len(inner) + 1)
-    starts = np.arange(len(sentences)).repeat(sizes) * reach + spans[:, 0]
-    sentence_indices = np.array(ends).searchsorted(starts, "right")
-    counts = np.bincount(sentence_indices, minlength=len(ends))
-    means = np.bincount(sentence_indices, values, len(ends)) / counts.clip(min=1)
-    text_indices = np.array(texts)
-    order = np.lexsort((-means, text_indices))  # equal ones in text order
-    ranks = np.arange(len(ends)) - text_indices.searchsorted(text_indices)
-    is_best = np.zeros(len(ends), np.bool_)
-    is_best[order[ranks < _HIGHLIGHTED_SENTENCES]] = True
-    return is_best[sentence_indices]
-
-
-class _Triples(NamedTuple):
-    """Marks of texts as lists of numbers: tuples that are kept make the garbage collector run."""
-
-    starts: list[int]
-    ends: list[int]
-    values: list[float]
-    slices: list[slice]  # for each text
-
-    @classmethod
-    def from_marks(cls, marks: Marks) -> _Triples:
-        """Take the marks of some texts."""
-        edges = [0, *marks.ends.tolist()]
-        starts, ends = marks.spans.T.tolist()
-        return cls(starts, ends, marks.values.tolist(), list(map(slice, edges[:-1], edges[1:])))
-
-    def of_text(self, text: int) -> list[Triple]:
-        """Return those of a text: start, end and value."""
-        of_text = self.slices[text]
-        return list(zip(self.starts[of_text], self.ends[of_text], self.values[of_text]))
