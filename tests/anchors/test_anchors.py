@@ -129,7 +129,7 @@ def test_an_encoder_that_changes_later_is_refused(animals: AnchorEmbedder) -> No
         animals.explain("cat", "dog")
     animals.encoder = pellucid.load(lambda texts: count_animals(texts[:1]))
     with pytest.raises(InputError, match="for 2 texts"):
-        animals.explain("cat", "dog")
+        animals.encode(["cat", "dog"])
 
 
 def test_parts_must_fit_together() -> None:

@@ -100,23 +100,29 @@ def test_an_edit_does_to_coordinates_what_it_says(model: Embedder, edit: str, tm
     np.testing.assert_allclose(coordinates(edited, PROBES), expected(before), atol=1e-5)
 
 
-_ENTRIES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.floats(-2, 2, width=16)), max_size=12)
+_FACTORS = st.floats(-2, 2, width=16)
 
 
-@given(_ENTRIES, _ENTRIES)
+@given(
+    st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 4), _FACTORS)),
+    st.dictionaries(st.integers(0, 4), st.tuples(st.integers(0, 3), _FACTORS)),
+)
 def test_a_mixing_computes_as_a_sparse_matrix_of_scipy_does(entries, later) -> None:
-    columns, later_columns = ([*zip(*some)] if some else [(), (), ()] for some in (entries, later))
-    first = Mixing.from_entries(*columns, (4, 5))
-    second = Mixing.from_entries(later_columns[1], later_columns[0], later_columns[2], (5, 4))
-    for mixing, (rows, places, factors) in ((first, columns), (second, [later_columns[n] for n in (1, 0, 2)])):
-        expected = sparse.coo_array((np.array(factors, float), (rows, places)), mixing.shape).toarray()
-        np.testing.assert_array_equal(mixing.toarray(), expected)
-        np.testing.assert_array_equal(mixing.matrix().toarray(), expected)
-        np.testing.assert_array_equal(mixing.without_zeros().toarray(), expected)
+    mixings, matrices = [], []
+    for some, shape in ((entries, (4, 5)), (later, (5, 4))):
+        columns, factors = zip(*some.values()) if some else ((), ())
+        mixing = Mixing.from_entries(list(some), columns, factors, shape)
+        expected = sparse.coo_array((np.array(factors, float), (list(some), columns)), shape).toarray()
+        np.testing.assert_array_equal(mixing.matrix.toarray(), expected)
+        np.testing.assert_array_equal(mixing.without_zeros().matrix.toarray(), expected)
         assert len(mixing.without_zeros().factors) == np.count_nonzero(expected) and not mixing.is_identity
+        mixings.append(mixing)
+        matrices.append(expected)
     rows = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
-    np.testing.assert_allclose(first.applied(rows), rows @ first.toarray(), atol=1e-12)
-    np.testing.assert_allclose(first.then(second).toarray(), first.toarray() @ second.toarray(), atol=1e-12)
+    np.testing.assert_allclose(mixings[0].applied(rows), rows @ matrices[0], atol=1e-12)
+    np.testing.assert_allclose(mixings[0].then(mixings[1]).matrix.toarray(), matrices[0] @ matrices[1], atol=1e-12)
+    with pytest.raises(ValueError, match="two entries"):
+        Mixing.from_entries([0, 0], [0, 1], [1.0, 1.0], (4, 5))
 
 
 @given(st.integers(2, 5), st.data())
@@ -370,7 +376,7 @@ def test_a_table_that_cannot_be(model: Embedder, tmp_path: Path, change, message
     [
         (b"dimension\tname\tscale\tabout\n0\t\xfc\t1\tx\n", "is not UTF-8"),
         (b'dimension\tname\tscale\tabout\n0\t"a"b\t1\tx\n', "line 2: "),
-        (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line 2: a cell begins with a quotation mark"),
+        (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line 2: unexpected end of data; check its quotation marks"),
         (b"dimension,name,scale,about\n0,a,1,x\n", "separated by tabs"),
         (b"", "must begin with the heading"),
     ],

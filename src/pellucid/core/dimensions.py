@@ -7,6 +7,7 @@ An edit is the same arithmetic for every family: the new coordinates of a text a
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,15 +22,13 @@ import numpy.typing as npt
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.persistence.store import read_regular, writing
 from pellucid.process import cached_property
-from pellucid.text.delimited import as_cell, from_cell
+from pellucid.text.delimited import as_cell, from_cell, long_cells
 from pellucid.text.unicode import well_formed
 
 Which = str | int
 """A dimension, by its name or its number."""
 
 _COLUMNS = ["dimension", "name", "scale", "about"]
-_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"\t\r\n][^\t\r\n]*|))(\t|\r\n|\r|\n|\Z)')
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
 _MAX_MIXED_FACTOR = 1e18  # what saved models may hold
@@ -128,7 +127,7 @@ class _Entries(NamedTuple):
 
 
 class Mixing(_Entries):
-    """A sparse matrix [dimensions before, dimensions after]: its entries by row, then by column, each place once.
+    """A sparse matrix [dimensions before, dimensions after] with at most one entry a row, by rows.
 
     It is what edits did to the dimensions of a model of any family. The families with dense vectors do without SciPy.
     """
@@ -137,23 +136,23 @@ class Mixing(_Entries):
     def from_entries(
         cls, sources: npt.ArrayLike, columns: npt.ArrayLike, factors: npt.ArrayLike, shape: tuple[int, int]
     ) -> Mixing:
-        """Take entries in any order; those in one place are added up."""
-        cells = np.asarray(sources, np.int64) * shape[1] + np.asarray(columns, np.int64)
-        cells, which = np.unique(cells, return_inverse=True)
-        summed = np.bincount(which, np.asarray(factors, np.float64), len(cells)).astype(np.float64)
-        before, after = np.divmod(cells, max(shape[1], 1))
-        return cls(before, after, summed, shape)
+        """Take entries in any order.
+
+        Raises:
+            ValueError: two of them are in one row.
+        """
+        before = np.asarray(sources, np.int64)
+        order = np.argsort(before)
+        if not np.diff(before[order]).all():
+            raise ValueError("a dimension before the edits has two entries")
+        after, of_entries = np.asarray(columns, np.int64), np.asarray(factors, np.float64)
+        return cls(before[order], after[order], of_entries[order], shape)
 
     def applied(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return coordinates [n, dimensions before] times this matrix, float64 [n, dimensions after]."""
-        if self._is_dense:
-            return rows.astype(np.float64) @ self.toarray()
-        coordinates = np.zeros((len(rows), self.shape[1]))
-        columns, first = np.unique(self.columns, return_index=True)
-        coordinates[:, columns] = rows[:, self.sources[first]] * self.factors[first]
-        for entry in np.delete(np.arange(len(self.columns)), first).tolist():  # what a merge adds to a column
-            coordinates[:, self.columns[entry]] += rows[:, self.sources[entry]] * self.factors[entry]
-        return coordinates
+        coordinates = np.zeros((self.shape[1], len(rows)))
+        np.add.at(coordinates, self.columns, (rows[:, self.sources] * self.factors).T)
+        return np.ascontiguousarray(coordinates.T)
 
     def then(self, later: Mixing) -> Mixing:
         """Return the product of this matrix and a later one.
@@ -161,35 +160,19 @@ class Mixing(_Entries):
         Raises:
             InputError: a factor of it is too large.
         """
-        if self._is_dense or later._is_dense:
-            product = Mixing.from_dense(self.toarray() @ later.toarray())
-        else:
-            first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
-            counts = last - first
-            entries = np.repeat(np.arange(len(counts)), counts)
-            later_entries = np.arange(len(entries)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-            factors = self.factors[entries] * later.factors[later_entries]
-            product = Mixing.from_entries(
-                self.sources[entries], later.columns[later_entries], factors, (self.shape[0], later.shape[1])
-            )
-        largest = float(np.abs(product.factors).max(initial=0))
+        position_of = np.full(later.shape[0], -1)
+        position_of[later.sources] = np.arange(len(later.sources))
+        positions = position_of[self.columns]
+        is_left = positions >= 0
+        factors = self.factors[is_left] * later.factors[positions[is_left]]
+        largest = float(np.abs(factors).max(initial=0))
         if not largest <= _MAX_MIXED_FACTOR:
             raise InputError(
                 f"the edits together multiply a dimension by {largest:g}, and at most {_MAX_MIXED_FACTOR:g} is kept; "
                 "scale less, or begin from the model as it was"
             )
-        return product
-
-    @classmethod
-    def from_dense(cls, matrix: npt.NDArray[np.float64]) -> Mixing:
-        """Take a matrix [dimensions before, dimensions after]."""
-        sources, columns = np.nonzero(matrix)
-        return cls(sources.astype(np.int64), columns.astype(np.int64), matrix[sources, columns], matrix.shape)
-
-    @property
-    def _is_dense(self) -> bool:
-        """Whether most places have an entry, as where a direction is removed."""
-        return 2 * len(self.factors) > self.shape[0] * self.shape[1]
+        shape = self.shape[0], later.shape[1]
+        return Mixing(self.sources[is_left], later.columns[positions[is_left]], factors, shape)
 
     def without_zeros(self) -> Mixing:
         """Return the same matrix without entries that are 0."""
@@ -202,18 +185,9 @@ class Mixing(_Entries):
         has_diagonal = self.shape == (len(self.sources), len(self.sources)) and (self.sources == self.columns).all()
         return bool(has_diagonal and (self.factors == 1).all())
 
-    def toarray(self) -> npt.NDArray[np.float64]:
-        """Return the matrix with its zeros."""
-        matrix = np.zeros(self.shape)
-        matrix[self.sources, self.columns] = self.factors
-        return matrix
-
-    def matrix(self) -> Any:
-        """Return the matrix as SciPy's CSR array."""
-        return self._matrix
-
     @cached_property
-    def _matrix(self) -> Any:
+    def matrix(self) -> Any:
+        """The matrix as SciPy's CSR array."""
         from scipy import sparse  # slow to import, and the families with dense vectors do not need it
 
         return sparse.csr_array((self.factors, (self.sources, self.columns)), shape=self.shape)
@@ -318,14 +292,14 @@ def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int,
     return value_by_index
 
 
-def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float] | None = None) -> None:
+def write_dimensions(path: Path, dimensions: Dimensions) -> None:
     """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated."""
     with writing(path, max_bytes=_MAX_BYTES) as tmp_path, open(tmp_path, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
         quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
         rows.writerow(_COLUMNS)
         for n, item in enumerate(dimensions):
-            row = [n, as_cell(item.name), 1 if scales is None else scales[n], as_cell(as_text(item.about))]
+            row = [n, as_cell(item.name), 1, as_cell(as_text(item.about))]
             # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted automatically.
             (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
 
@@ -382,30 +356,15 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
-    rows = _cells(text, path)
-    if next(rows, (0, []))[1] != _COLUMNS:
+    reader = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab", strict=True)
+    with long_cells():
+        try:
+            rows = [(reader.line_num, row) for row in reader]
+        except csv.Error as error:
+            raise ModelFolderError(f"{path}, line {reader.line_num}: {error}; check its quotation marks") from error
+    if not rows or rows[0][1] != _COLUMNS:
         raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
-    return [(line, row) for line, row in rows if any(row)]
-
-
-def _cells(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the last line and the cells of each row; the csv module would limit the length of a cell."""
-    line, start, row = 0, 0, list[str]()
-    while start < len(text):
-        match = _CELL.match(text, start)
-        if match is None:
-            raise ModelFolderError(
-                f"{path}, line {line + 1}: a cell begins with a quotation mark, and none is at its end"
-            )
-        quoted, bare, end = match.groups()
-        row.append(bare if quoted is None else quoted.replace('""', '"'))
-        line += len(_LINE_END.findall(match[0]))
-        start = match.end()
-        if end != "\t":
-            yield line, row
-            row = []
-    if row:  # a tab is the last character
-        yield line, [*row, ""]
+    return [(line, row) for line, row in rows[1:] if any(row)]
 
 
 def _parsed(row: list[str], count: int, prefix: str) -> tuple[int, str, float]:

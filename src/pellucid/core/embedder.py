@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
@@ -98,14 +97,7 @@ class Embedder(ToolInterface):
 
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
         """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
-        rows = cache(lambda: self._encode_each(texts, roles))
-
-        def row(number: int) -> Any:
-            return rows()[number]
-
-        return [
-            Query(self, *arguments, vector=partial(row, number)) for number, arguments in enumerate(zip(texts, roles))
-        ]
+        return [Query(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the similarity of two texts apart, or one text's embedding where no `text2` is given.
@@ -141,9 +133,17 @@ class Embedder(ToolInterface):
         Raises:
             InputError: as for `explain`; or the similarity is below already, or stays above as long as a word is left.
         """
-        from pellucid.core.removal import counterfactual
+        from pellucid.core.removal import Passage, fewest_removals
 
-        return counterfactual(self, text1, text2, below=below, role1=role1, role2=role2)
+        texts, roles = validate_texts(text1, text2, role1, role2)
+        vector = self._encode_each([texts[0]], [roles[0]])
+
+        def score(shortened: list[str]) -> npt.NDArray[np.float64]:
+            cosines = self.similarity(self._encode_each(shortened, [roles[1]]), vector)
+            return np.asarray(cosines, np.float64).ravel()
+
+        (own_score,) = score([texts[1]]).tolist()
+        return fewest_removals(Passage(texts[1], self.known_word_spans(texts[1], roles[1]), own_score, score), below)
 
     def known_word_spans(self, text: str, role: Role) -> list[Span]:
         """Return where the words of a text stand that the model knows."""
@@ -432,11 +432,9 @@ class Embedder(ToolInterface):
             InputError: an item is not a string, or the role is unknown.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = self._known_fraction(checked, validate_role(role))
+        coverages = self.coverage_and_gaps(checked, validate_role(role))
+        shares = np.array([coverage.share for coverage, _ in coverages], np.float32)
         return shares[0] if isinstance(texts, str) else shares
-
-    def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
-        return np.array([coverage.share for coverage, _ in self.coverage_and_gaps(texts, role)], np.float32)
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known; here, all is known."""

@@ -39,10 +39,9 @@ PROBES = (
 )
 """Texts of several kinds, by whose vectors a function is known."""
 
-_N_PROBE_COORDINATES = 32  # coordinates of a probe that are written down, the largest
-_TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
+_N_DIRECTIONS = 32  # whose products with the vector of a probe are written down
+_TOLERANCE = 2e-3  # of such a product: other machines and batches round differently
 _MIN_SAME_COSINE = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
-_BLOCK_BYTES = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
 IGNORED_SETTINGS = set(
     "architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split()
 )
@@ -63,13 +62,10 @@ def same_model(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         return _cosine(first, second) >= _MIN_SAME_COSINE  # not for NaN
     try:
-        pairs = list(zip(first["functions"], second["functions"], strict=True))
         return first["stored"] == second["stored"] and all(
-            first_function["dimension"] == second_function["dimension"]
-            and all(
-                _same_probe(*probes) for probes in zip(first_function["probes"], second_function["probes"], strict=True)
-            )
-            for first_function, second_function in pairs
+            one["dimension"] == other["dimension"]
+            and np.allclose(one["probes"], other["probes"], rtol=0.0, atol=_TOLERANCE)
+            for one, other in zip(first["functions"], second["functions"], strict=True)
         )
     except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
         return False
@@ -151,9 +147,9 @@ class _Checksum:
         self._mark("function", len(self.functions))
         rows = model.encode(list(PROBES))
         rows = np.asarray(l2_normalize(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
-        best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_N_PROBE_COORDINATES]
-        largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
-        self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
+        dimension = rows.shape[1]
+        directions = np.cos(np.outer(np.arange(dimension), np.arange(1, _N_DIRECTIONS + 1))) * (2 / dimension) ** 0.5
+        self.functions.append({"dimension": dimension, "probes": np.round(rows @ directions, 6).tolist()})
 
     def _add_strings(self, strings: Sequence[str]) -> None:
         """Add the bytes of each string in UTF-8, and the bytes of all."""
@@ -168,12 +164,7 @@ class _Checksum:
     def _add_array(self, array: npt.NDArray[Any]) -> None:
         little = array.dtype.newbyteorder("<")
         self._mark("array", little.str, list(array.shape))
-        blocks = [array]
-        if array.ndim > 1 and not array.flags.c_contiguous:  # it is copied, a block at a time
-            rows = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
-            blocks = [array[start : start + rows] for start in range(0, len(array), rows)]
-        for block in blocks:
-            self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
+        self.digest.update(np.ascontiguousarray(array, little).reshape(-1).view(np.uint8).data)
 
     def _add_mixing(self, mixing: Mixing) -> None:
         mixing = mixing.without_zeros()
@@ -252,19 +243,3 @@ def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
         return math.nan
     lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / lengths if 0 < lengths < math.inf else math.nan
-
-
-def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
-    """Whether coordinates that both hold agree, and those that one leaves out are at most its smallest."""
-    first_values, second_values = (dict(zip(*side)) for side in (first, second))
-    floors = [
-        min(map(abs, side[1]), default=0.0) if len(side[1]) == _N_PROBE_COORDINATES else 0.0 for side in (first, second)
-    ]
-    return all(
-        abs(first_values[n] - second_values[n]) <= _TOLERANCE
-        if n in first_values and n in second_values
-        else abs(first_values[n]) <= floors[1] + _TOLERANCE
-        if n in first_values
-        else abs(second_values[n]) <= floors[0] + _TOLERANCE
-        for n in first_values.keys() | second_values.keys()
-    )

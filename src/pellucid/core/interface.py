@@ -7,9 +7,6 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from pellucid.core.arrays import to_2d_array
 from pellucid.errors import InputError, shown
 from pellucid.persistence.store import temporary_folder
 
@@ -41,10 +38,6 @@ class ToolInterface(ABC):
     @abstractmethod
     def save_pretrained(self, path: str | Path) -> None:
         """Write the model to folder `path`, whole or not at all."""
-
-    def save(self, path: str | Path) -> None:
-        """Do what `save_pretrained` does; the older name in sentence-transformers."""
-        self.save_pretrained(path)
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
         """Upload the model to the Hugging Face hub and return the address of the commit."""
@@ -134,21 +127,3 @@ class ToolInterface(ABC):
         if self.folder.parent.name == "snapshots":  # of the hub's cache
             return self.folder.parent.parent.name.removeprefix("models--").replace("--", "/")
         return self.folder.name
-
-    @staticmethod
-    def sparsity(embeddings: Any) -> dict[str, float]:
-        """Return how sparse embeddings are, under the names of `SparseEncoder.sparsity`.
-
-        Args:
-            embeddings: in any form that `encode` gives.
-
-        Returns:
-            "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
-            values that are zero.
-        """
-        rows = to_2d_array(embeddings)
-        count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
-        if 0 in rows.shape:
-            return {"active_dims": 0.0, "sparsity_ratio": 1.0}
-        active = float(count) / rows.shape[0]
-        return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}

@@ -2,7 +2,7 @@
 
 The weights of a text belong to sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension until
 edits scale, drop or merge some; then weights are multiplied with a `Mixing` [sources, dimensions], else it is None. On
-disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
+disk it is three tensors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.dimensions import MAX_SCALE, Dimensions, Edit, Mixing, read_dimensions, scaling
+from pellucid.core.dimensions import Dimensions, Edit, Mixing, read_dimensions, scaling
 from pellucid.errors import ModelFolderError
 
 MAX_TABLE_VALUE = 1e18
@@ -27,7 +27,7 @@ def mixed_rows(weights: Any, mixing: Mixing | None) -> Any:
 
     if mixing is None:
         return weights
-    rows = sparse.csr_matrix(weights @ mixing.matrix())
+    rows = sparse.csr_matrix(weights @ mixing.matrix)
     rows.eliminate_zeros()
     return rows
 
@@ -74,14 +74,6 @@ def after_edit(mixing: Mixing | None, edit: Edit) -> tuple[npt.NDArray[np.int64]
     used, numbers = np.unique(sources, return_inverse=True)
     new_mixing = Mixing(numbers, columns, factors, (len(used), count))
     return used, None if new_mixing.is_identity else new_mixing
-
-
-def diagonal_scales(mixing: Mixing | None) -> list[float] | None:
-    """Return what each dimension is multiplied by where the mixing does nothing else, and the table takes it."""
-    if mixing is None or not mixing._replace(factors=np.ones(len(mixing.factors))).is_identity:
-        return None
-    values: list[float] = mixing.factors.tolist()
-    return values if 0 <= min(values) and max(values) <= MAX_SCALE else None
 
 
 def mixing_tensors(mixing: Mixing | None) -> dict[str, npt.NDArray[Any]]:

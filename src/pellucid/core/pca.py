@@ -31,16 +31,11 @@ class Moments:
         self._sum: Array = np.zeros(0)
         self._products: Array = np.zeros((0, 0))
 
-    @property
-    def width(self) -> int:
-        """Numbers in a row; 0 before the first block."""
-        return len(self._sum)
-
     def add(self, rows: npt.ArrayLike) -> None:
         """Add rows [n, d]."""
         block = np.asarray(rows, np.float64)
-        if block.ndim != 2 or (self.count and block.shape[1] != self.width):
-            expected = f"[n, {self.width}]" if self.count else "[n, d]"
+        if block.ndim != 2 or (self.count and block.shape[1] != len(self._sum)):
+            expected = f"[n, {len(self._sum)}]" if self.count else "[n, d]"
             raise InputError(f"embeddings of shape {block.shape}; {expected} is needed")
         if not np.isfinite(block).all():
             broken = self.count + int(np.argmin(np.isfinite(block).all(axis=1)))
@@ -56,16 +51,14 @@ class Moments:
         """The mean row, [d]."""
         return self._sum / max(self.count, 1)
 
-    def second(self, *, centred: bool) -> Array:
-        """Return the mean of row' row, [d, d]; `centred` takes the mean row out first."""
-        moment: Array = self._products / max(self.count, 1)
-        return moment - np.outer(self.mean, self.mean) if centred else moment
-
     def spectrum(self, *, centred: bool = False) -> Spectrum:
         """Return the principal components of the rows added so far."""
         if self.count < 2:
             raise InputError(f"{self.count} text has no principal components to speak of; give at least 2 texts")
-        values, vectors = np.linalg.eigh(self.second(centred=centred))
+        moment = self._products / self.count
+        if centred:
+            moment = moment - np.outer(self.mean, self.mean)
+        values, vectors = np.linalg.eigh(moment)
         values, components = values[::-1], vectors.T[::-1]
         if values[0] <= 0:
             raise InputError(f"all {self.count} embeddings are {'equal' if centred else 'zero'}; there is no component")

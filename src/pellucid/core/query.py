@@ -89,13 +89,12 @@ class Query:
         role: Role,
         coordinates: Callable[[], Any] | None = None,
         *,
-        vector: Callable[[], Any] | None = None,
         coverage_and_gaps: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
         span_finder: Callable[[], SpanFinder] | None = None,
     ) -> None:
         """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
         self.model, self.text, self.role = model, text, role
-        self._coordinates, self._vector = coordinates, vector
+        self._coordinates = coordinates
         self._coverage_and_gaps, self._span_finder = coverage_and_gaps, span_finder
 
     def use_vector(self, vector: Any) -> Query:
@@ -111,8 +110,6 @@ class Query:
     @cached_property
     def vector(self) -> Any:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
-        if self._vector is not None:
-            return self._vector()
         return self.model._encode_each([self.text], [self.role])[0]
 
     @cached_property

@@ -24,8 +24,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.arrays import Role, validate_texts
-from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Integers, Terms
 from pellucid.errors import InputError, check_number
 from pellucid.explain.groups import phrase_text
@@ -306,21 +304,6 @@ class Counterfactual(Report):
         )
         rows = ((phrase_text(part.text, (0, len(part.text))), f"{part.start:,}") for part in self.removed)
         yield TablePart.of("", ["removed", *numbers("at character")], rows)
-
-
-def counterfactual(
-    model: Embedder, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
-) -> Counterfactual:
-    """Return the fewest words of text 2 without which the cosine is below a threshold: `Embedder.counterfactual`."""
-    texts, roles = validate_texts(text1, text2, role1, role2)
-    fixed = model._encode_each([texts[0]], [roles[0]])
-
-    def score(shortened: list[str]) -> Floats:
-        cosines = model.similarity(model._encode_each(shortened, [roles[1]]), fixed)
-        return np.asarray(cosines, np.float64).ravel()
-
-    (own_score,) = score([texts[1]]).tolist()
-    return fewest_removals(Passage(texts[1], model.known_word_spans(texts[1], roles[1]), own_score, score), below)
 
 
 def fewest_removals(passage: Passage, below: float) -> Counterfactual:

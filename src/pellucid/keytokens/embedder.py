@@ -83,7 +83,7 @@ def word_rows(
     """Return the terms of a score, one a word, of dimensions and what each adds; shards in no text are left out."""
     rows: dict[str, Row] = {}
     names, spelled = model.dimensions.names, model.head.dimensions.names
-    columns = None if model.mixing is None else model.mixing.matrix().tocsc()
+    columns = None if model.mixing is None else model.mixing.matrix.tocsc()
     for dimension_id, value in zip(dimension_ids, values, strict=True):
         sources = (
             [dimension_id]

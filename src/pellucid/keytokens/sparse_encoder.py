@@ -104,7 +104,7 @@ def linear_layer(head: TokenHead, offset: Vectors | None, mixing: Mixing | None)
         bias = np.zeros(len(head), np.float32)
         bias[head.shown] = head_bias[head.shown] + (0 if offset is None else weight[head.shown] @ offset)
     if mixing is not None:
-        columns = mixing.matrix().T
+        columns = mixing.matrix.T
         weight = np.asarray(columns @ weight, np.float32)
         bias = None if bias is None else np.asarray(columns @ bias, np.float32)
     return np.ascontiguousarray(weight), bias

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from pellucid.core.arrays import Role
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.core.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
+from pellucid.core.mixing import after_edit, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
 from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, shown
 from pellucid.lexicon.clusters import Clusters
@@ -197,13 +197,12 @@ class LexiconEmbedder(TransformerEmbedder):
         }
         if self.bias is not None:
             tensors["bias"] = self.bias
-        scales = diagonal_scales(self.mixing)
-        write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing if scales is None else None))
+        write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing))
         described = {"settings": asdict(self.settings), "names": self.clusters.names, "words": self.clusters.words}
         dimension_words = [item.about for item in self._dimensions]
         same = dimension_words == self.clusters.words  # as in every model without merged dimensions
         write_json(folder / _DESCRIBED, described | {"about": None if same else dimension_words}, indent=None)
-        write_dimensions(folder / _TABLE, self._dimensions, scales)
+        write_dimensions(folder / _TABLE, self._dimensions)
         return {"dimensions": len(self._dimensions), **backbone_config(self.backbone, backbone_name)}
 
     def identity(self) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.mixing import (
     MAX_TABLE_VALUE,
     after_edit,
-    diagonal_scales,
     mixed_rows,
     mixing_tensors,
     read_mixed,
@@ -190,11 +189,9 @@ class StaticLexiconEmbedder(Embedder):
         return cls(vocabulary, table, dimensions, mixing, config.get("max_active_dims"))
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        scales = diagonal_scales(self.mixing)
-        mixing = mixing_tensors(self.mixing if scales is None else None)
-        write_tensors(folder / _TENSORS, self.table._asdict() | mixing)
+        write_tensors(folder / _TENSORS, self.table._asdict() | mixing_tensors(self.mixing))
         write_vocabulary(folder, self.vocabulary)
-        write_dimensions(folder / _TABLE, self._dimensions, scales)
+        write_dimensions(folder / _TABLE, self._dimensions)
         config = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
         config |= prefix_config(self.vocabulary)
         return config if self.max_active_dims is None else config | {"max_active_dims": self.max_active_dims}

@@ -165,7 +165,7 @@ class DelimitedFile:
             raise self._error
         last_lines: list[int] = []
         rows: list[Cells] = []
-        with _long_cells():
+        with long_cells():
             try:
                 for cells in islice(self._reader, size):
                     rows.append(cells)  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ _limits_lock = threading.Lock()
 
 
 @contextmanager
-def _long_cells() -> Iterator[None]:
+def long_cells() -> Iterator[None]:
     """Allow long cells while a block is read: the csv module has one limit for the whole process."""
     with _limits_lock:
         _limits.append(csv.field_size_limit(MAX_TEXT_CHARS))
