@@ -587,8 +587,11 @@ def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
             found = tensor.to_dense().numpy()
             assert (np.isclose(found, full, atol=1e-6) | (found == 0)).all()
             assert np.sort(np.abs(found)) == pytest.approx(np.sort(np.abs(kept)), abs=1e-6)  # of equal ones any
+            assert model.sparsity(tensor) == pytest.approx(SparseEncoder.sparsity(tensor), abs=1e-6)
+            assert model.sparsity(found) == model.sparsity(tensor)
         listed = model.encode(TEXTS, convert_to_tensor=False, **options)
         assert isinstance(listed, list) and [row.is_sparse for row in listed] == [True] * 3
+    assert model.sparsity(listed) == model.sparsity(model.encode(TEXTS))
     filled = model.encode([*TEXTS, ""], convert_to_sparse_tensor=False)
     assert not filled.is_sparse and filled.numpy() == pytest.approx(rows, abs=1e-6)
     assert model.encode(TEXTS, max_active_dims=2).getnnz(axis=1).max() <= 2

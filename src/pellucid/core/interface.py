@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from pellucid.core.arrays import to_2d_array
 from pellucid.errors import InputError, shown
 from pellucid.persistence.store import temporary_folder
 
@@ -127,3 +130,19 @@ class ToolInterface(ABC):
         if self.folder.parent.name == "snapshots":  # of the hub's cache
             return self.folder.parent.parent.name.removeprefix("models--").replace("--", "/")
         return self.folder.name
+
+    @staticmethod
+    def sparsity(embeddings: Any) -> dict[str, float]:
+        """Return how sparse embeddings are, as `SparseEncoder.sparsity`, which its evaluators ask for.
+
+        Args:
+            embeddings: in any form that `encode` gives.
+
+        Returns:
+            "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
+            values that are zero.
+        """
+        rows = to_2d_array(embeddings)
+        count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
+        active = float(count) / max(rows.shape[0], 1)
+        return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
