@@ -573,6 +573,7 @@ def test_similarities_of_tensors_are_tensors_and_of_arrays_arrays(searching, fam
 @pytest.mark.parametrize("family", ["lexicon", "keytokens", "sparse letters", "static-lexicon", "ensemble"])
 def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
     torch = pytest.importorskip("torch")
+    from sentence_transformers import SparseEncoder
     from sentence_transformers.util import select_max_active_dims
 
     model = searching[family]
