@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from papers.kit import DRAWS, MIN_SEEDS, Cell, Interval, interval_of, resampled
-from papers.ldir.frame import frame_points
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.anchors import CandidateSettings, farthest_points, kmeans_points, uniform_points
+from pellucid.anchors import CandidateSettings, uniform_points
 from pellucid.anchors.candidates import candidate_texts
 from pellucid.evaluation.tasks import read_sts
 
@@ -27,8 +26,6 @@ GROUPS = {
 WORDS = 60
 """So many words of a document are read, the same by every model: a transformer takes hours for whole ones."""
 
-PAPER = "fps"  # the paper's method; its anchors are not decorrelated
-CHOOSERS = {PAPER: farthest_points, "kmeans": kmeans_points, "uniform": uniform_points, "frame": frame_points}
 FLOOR, RANDOM = "random directions", "random sentences"
 N_CANDIDATES = 20_000  # sentences of the corpus that the bundled anchors come from
 
