@@ -243,7 +243,7 @@ def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
     report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>", corpus="letters")
     page, text = report.to_html(), report.to_markdown()
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
-    assert "Two &lt;groups&gt;" in page and page.count('class="interval"') >= N_TARGETS
+    assert "Two &lt;groups&gt;" in page
     order = [text.index(part) for part in ("Two", "letters: 16 texts", "## Findings", "## Limits", "## Appendix")]
     assert order == sorted(order)
     assert "legal advice" in text and "fingerprint" in text.lower()

@@ -42,53 +42,43 @@ def anchors(fruit, folder: Path, encoder: str) -> Path:
     return folder
 
 
-def ensemble(fruit, folder: Path, source: str) -> Path:
-    EnsembleEmbedder({"words": fruit, "same": fruit}).save_pretrained(folder, sources={"words": source})
-    return folder
-
-
 def elsewhere(tmp_path: Path, fruit) -> list[str]:
     """Names that lead out of a folder: a hub id, an absolute path, one with dots, one through a link."""
     fruit.save_pretrained(tmp_path / "secret")
     return [HUB, str(tmp_path / "secret"), "../secret", "./../secret", "anchors/../../secret", "~/secret", "name", ""]
 
 
-@pytest.mark.parametrize("make", [anchors, ensemble])
-def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(fruit, tmp_path, make, monkeypatch):
+def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(fruit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(elsewhere(tmp_path, fruit)):
         if not name:
             continue
-        folder = make(fruit, tmp_path / f"m{number}", name)
+        folder = anchors(fruit, tmp_path / f"m{number}", name)
         with pytest.raises(ModelFolderError, match=r"allow_outside=True") as refused:
             pellucid.load(folder)
         assert repr(name)[1:-1] in str(refused.value)
 
 
-@pytest.mark.parametrize("make", [anchors, ensemble])
-def test_what_is_allowed_opens(fruit, tmp_path, make, monkeypatch):
+def test_what_is_allowed_opens(fruit, tmp_path, monkeypatch):
     fruit.save_pretrained(tmp_path / "elsewhere")
-    folder = make(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
+    folder = anchors(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
     with pytest.raises(ModelFolderError):
         pellucid.load(folder)
     found = pellucid.load(folder, allow_outside=True)
     with pytest.raises(ModelFolderError):
         pellucid.load(folder)  # that was allowed once
-    np.testing.assert_allclose(found.encode("the apple"), make_again(fruit, make).encode("the apple"), atol=1e-6)
+    np.testing.assert_allclose(
+        found.encode("the apple"), AnchorEmbedder(fruit, ["the apple", "car"]).encode("the apple"), atol=1e-6
+    )
     found.save_pretrained(tmp_path / "again")  # keeps the name
     np.testing.assert_allclose(
         pellucid.load(tmp_path / "again", allow_outside=True).encode("car"), found.encode("car"), atol=1e-6
     )
     (folder / "inside").mkdir()
     fruit.save_pretrained(folder / "inside" / "fruit")
-    file = folder / ("config.json" if make is anchors else "ensemble.json")
+    file = folder / "config.json"
     file.write_text(file.read_text().replace(str(tmp_path / "elsewhere"), "inside/fruit"))
     pellucid.load(folder)
-
-
-def make_again(fruit, make):
-    two = {"words": fruit, "same": fruit}
-    return AnchorEmbedder(fruit, ["the apple", "car"]) if make is anchors else EnsembleEmbedder(two)
 
 
 def test_a_bundled_name_opens_and_a_bundled_model_may_name_the_hub(fruit, tmp_path):
@@ -112,7 +102,9 @@ def test_what_is_in_the_hubs_cache_opens_without_asking(fruit, tmp_path):
     (snapshot.parents[1] / "refs/main").write_text("0" * 40)
     opened = pellucid.load(anchors(fruit, tmp_path / "m", HUB))
     assert opened.encoder_name == HUB
-    np.testing.assert_allclose(opened.encode("car"), make_again(fruit, anchors).encode("car"), atol=1e-6)
+    np.testing.assert_allclose(
+        opened.encode("car"), AnchorEmbedder(fruit, ["the apple", "car"]).encode("car"), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("family", ["static", "anchors", "ensemble", "static-lexicon"])

@@ -211,36 +211,20 @@ def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
     assert "anchors: fruit" in pellucid.load(tmp_path / "model").dimensions.names
 
 
-@pytest.mark.usefixtures("outside_allowed")
-def test_parts_can_be_kept_by_name_and_functions_are_asked_for(fruit, tmp_path):
-    fruit.save_pretrained(tmp_path / "fruit")
+def test_functions_are_asked_for(fruit, tmp_path):
     model = EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3])
-    model.save_pretrained(tmp_path / "model", sources={"words": str(tmp_path / "fruit")})
-    assert not (tmp_path / "model" / "part_0").exists()
+    model.save_pretrained(tmp_path / "model")
     with pytest.raises(ModelFolderError, match="'length' was a function"):
         pellucid.load(tmp_path / "model")
     opened = EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
     assert (opened.encode(TEXTS) == model.encode(TEXTS)).all()
-    opened.save_pretrained(tmp_path / "again")  # by the same name
-    assert not (tmp_path / "again" / "part_0").exists()
-    opened.without(0).save_pretrained(tmp_path / "edited")  # an edited part is no longer what has that name
-    assert (tmp_path / "edited" / "part_0").exists()
     with pytest.raises(ModelFolderError, match="another model than the one that it was made with"):
         EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": LetterEmbedder()})
-    fruit.without(0).save_pretrained(tmp_path / "fruit")
+    fruit.without(0).save_pretrained(tmp_path / "model" / "part_0")
     with pytest.raises(ModelFolderError, match="'words' is another model"):
         EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
     with pytest.raises(ModelFolderError, match="no part 'x'"):
         EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"x": lengths})
-    with pytest.raises(InputError, match="no part is called 'x'"):
-        model.save_pretrained(tmp_path / "model", sources={"x": "static-en"})
-
-
-@pytest.mark.usefixtures("outside_allowed")
-def test_an_ensemble_that_is_its_own_part_is_refused(fruit, tmp_path):
-    EnsembleEmbedder([fruit, fruit]).save_pretrained(tmp_path / "model", sources={"static": str(tmp_path / "model")})
-    with pytest.raises(ModelFolderError, match="leads back"):
-        pellucid.load(tmp_path / "model")
 
 
 def test_a_sentence_transformer_as_part(fruit, tmp_path):

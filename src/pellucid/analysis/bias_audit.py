@@ -294,11 +294,11 @@ class Bias(Report):
     def _statistics(self) -> Iterator[AnyPart]:
         """Yield each target with its lean, and what that means."""
         rows = [
-            (lean.target, _written(lean[2:5]), lean[2:5], f"{lean.strength:.1f}",
+            (lean.target, _written(lean[2:5]), f"{lean.strength:.1f}",
              self.groups[lean.effect < 0] if lean.is_clear else "")
             for lean in self.leans
         ]  # fmt: skip
-        columns = [("target", "name"), ("lean, 95 %", "number"), ("", "interval"), *numbers("strength")]
+        columns = [("target", "name"), *numbers("lean, 95 %", "strength")]
         yield TablePart.of(f"Each target, {self.pairs}", [*columns, "clearly nearer to"], rows)
         r = f" Correlation with {self.expected}: r = {_written(self.correlation, 2)}." if self.correlation else ""
         yield Note(

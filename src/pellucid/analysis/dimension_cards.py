@@ -20,7 +20,6 @@ from pellucid.explain.views.parts import (
     AnyPart,
     Fold,
     Heading,
-    Histogram,
     Note,
     TablePart,
     counted,
@@ -88,7 +87,6 @@ class Card(Report):
             f"an embedding (even share {percent(1 / self.dimensions)}), and gives {signed(self.common, 4)} of the mean "
             f"score of two texts, {signed(self.mean_score, 4)}."
         )
-        yield Histogram("coordinate", self.edges, self.counts, self.dimensions**-0.5)
         for title, examples in (("strongest texts", self.strongest), ("most negative texts", self.weakest)):
             if examples:
                 rows = ((signed(e.coordinate), e.coordinate, e.text) for e in examples)

@@ -14,9 +14,9 @@ On disk:
 
     config.json        the family and, for people, the names of the parts
     ensemble.json      the parts in order: name, weight, dimension, how each is opened, its fingerprint
-    part_0/ ...        a pellucid model or a SentenceTransformer, as it saves itself; absent where it is found by name
+    part_0/ ...        a pellucid model or a SentenceTransformer, as it saves itself; absent for a function
 
-A part that is found by its name, or given, and is another model than when it was saved is refused.
+A part that is given and is another model than when it was saved is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import EMBEDDING, Row
 from pellucid.loading import load
-from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import read_json, write_json
 from pellucid.process import cached_property
 from pellucid.text.words import Coverage, Span
@@ -58,7 +57,6 @@ _MAX_RECORDED_WEIGHT = 1e18  # in a record
 _SUM_TOLERANCE = 1e-12  # shares that were scaled before are not scaled again: a saved ensemble has the same ones
 _SQUARED_LENGTH_TOLERANCE = 1e-6  # of the squared length of a float32 row
 _RECORD = "ensemble.json"
-_NAMED = "name"  # how a part is opened that is not one of `opened_with`
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
 
@@ -70,13 +68,11 @@ class Part:
         name: what stands before its rows and dimensions.
         model: the model; a SentenceTransformer or callable is its `model.model`.
         weight: its share of every score; those of an ensemble add up to 1.
-        source: the bundled name, hub id or folder it is saved as instead of a copy; None saves a copy.
     """
 
     name: str
     model: Embedder
     weight: float
-    source: str | None = None
 
     @property
     def dimension(self) -> int:
@@ -237,29 +233,21 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
 
 def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> Part:
     """Open a part, or take `model` for it, and check that it is the one that was saved."""
-    name, kind, source = record["name"], record["opened"], record.get("source")
+    name, kind = record["name"], record["opened"]
     what = f"{folder}: the part {name!r:.80}"
     instead = f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: model}})"
     if model is None and kind == FUNCTION:
         raise ModelFolderError(f"{what} was a function, which no file can hold; give it: {instead}")
-    if (
-        model is None
-        and kind not in (PELLUCID, SENTENCE_TRANSFORMERS)
-        and not (kind == _NAMED and isinstance(source, str))
-    ):
+    if model is None and kind not in (PELLUCID, SENTENCE_TRANSFORMERS):
         raise ModelFolderError(f"{what} is opened by {kind!r:.40}, which this version does not know")
     try:
-        if model is None:
-            model = resolve_reference(folder, str(source)) if kind == _NAMED else folder / f"part_{index}"
-        (part,) = make_parts({name: model})
+        (part,) = make_parts({name: folder / f"part_{index}" if model is None else model})
         loaded, dimension = fingerprint(part.model), part.dimension
     except InputError as error:
         raise ModelFolderError(f"{what} cannot be used: {error}") from error
-    except RecursionError as error:
-        raise ModelFolderError(f"{what} leads back to the ensemble") from error
     now = loaded if dimension == record["dimension"] else {}
     check_same(what, now, record["fingerprint"], f"Give that one: {instead}")
-    return replace(part, weight=record["weight"], source=source if kind == _NAMED else None)
+    return replace(part, weight=record["weight"])
 
 
 class EnsembleEmbedder(Embedder):
@@ -336,35 +324,16 @@ class EnsembleEmbedder(Embedder):
             _read_part(folder, n, record, models.get(record["name"])) for n, record in enumerate(records)
         )
 
-    def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
-        """Write the ensemble to folder `path`, whole or not at all, each part in a subfolder.
-
-        Args:
-            path: the folder; a model that is there is replaced in one step.
-            sources: by part, what to keep instead of a copy: a bundled name, a hub id or a folder. Loading then finds
-                the part by that. A part that was opened so is saved so. Callables are never saved; loading asks for
-                them.
-
-        Raises:
-            InputError: `sources` names no part.
-            WritingError: it cannot be written; what was at `path` is untouched.
-        """
-        unknown = set(sources or {}) - set(self.names)
-        if unknown:
-            raise InputError(f"no part is called {shown(sorted(unknown)[0], 80)}; there are {', '.join(self.names)}")
-        self._save(path, sources=sources)
-
-    def _write(self, folder: Path, sources: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def _write(self, folder: Path) -> dict[str, Any]:
         records = []
         for index, part in enumerate(self.parts):
-            model, source = part.model, (sources or {}).get(part.name, part.source)
-            kind = opened_with(model) if source is None else _NAMED
+            kind = opened_with(part.model)
             if kind == PELLUCID:
-                model.save_pretrained(folder / f"part_{index}")
-            elif kind == SENTENCE_TRANSFORMERS and isinstance(model, EncoderEmbedder):
-                model.write_modules(folder / f"part_{index}")
-            record = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
-            records.append({**record, "opened": kind, "fingerprint": fingerprint(model)})
+                part.model.save_pretrained(folder / f"part_{index}")
+            elif kind == SENTENCE_TRANSFORMERS and isinstance(part.model, EncoderEmbedder):
+                part.model.write_modules(folder / f"part_{index}")
+            record = {"name": part.name, "weight": part.weight, "dimension": part.dimension}
+            records.append({**record, "opened": kind, "fingerprint": fingerprint(part.model)})
         write_json(folder / _RECORD, {"parts": records})
         return {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
 
@@ -513,6 +482,6 @@ def _edited_part(part: Part, mixing: Mixing, dimensions: list[Dimension]) -> Par
     if selected_columns(edit) == all_columns and edit.dimensions.names == part.model.dimensions.names:
         return part  # nothing changes
     try:
-        return replace(part, model=part.model._edited(edit), source=None)
+        return replace(part, model=part.model._edited(edit))
     except InputError as error:
         raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error

@@ -20,7 +20,6 @@ from unicodedata import category
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.process import cached_property
 from pellucid.text.function_words import function_words
 from pellucid.text.words import Span
 
@@ -48,65 +47,38 @@ Integers = npt.NDArray[np.int64]
 
 
 class WordsOfText:
-    """The words of a text in order, and how they hang together, which is found when it is first asked for.
+    """The words of a text in order, and how they hang together.
 
     Attributes:
         spans: where the words stand.
         content: the content words, by their positions among the words.
+        positions: where each content word stands, from 0 to 1.
+        named: the words with a vector, and negations: a phrase is shown from the first to the last of them.
+        is_tied: for each word but the last, whether a mark without a blank ties it to the next ("don't").
+        breaks: for each word but the last, whether punctuation stands after it.
+        touches: for each content word but the last, whether it and the next may be one phrase.
     """
 
     def __init__(self, text: str, spans: Sequence[Span], unknown: Collection[Span]) -> None:
         """Take a text, where its words stand, and where those without a vector do."""
-        self.spans, self._text, self._unknown = spans, text, unknown
-        if text.isascii():
-            lowered = text.lower()
-            self._words = [lowered[start:end] for start, end in spans]
-        else:
-            self._words = [text[start:end].lower() for start, end in spans]
-        self._small = function_words(self._words)
-        small = self._small.words
-        content = [position for position, word in enumerate(self._words) if word not in small]
-        self.content = content or list(range(len(spans)))
-
-    @cached_property
-    def named(self) -> set[int]:
-        """Those with a vector, and negations: a phrase is shown from the first to the last of them."""
-        negation, unknown = self._small.negation, set(self._unknown)
-        named = {*self.content, *(position for position, word in enumerate(self._words) if word in negation)}
-        return named - {position for position, span in enumerate(self.spans) if span in unknown} if unknown else named
-
-    @cached_property
-    def touches(self) -> list[bool]:
-        """For each content word but the last: whether it and the next may be one phrase."""
-        words, breaks, joining = self._words, self.breaks, self._small.joining
-        return [
-            not breaks[word] if after == word + 1 else words[word + 1] in joining and True not in breaks[word:after]
-            for word, after in pairwise(self.content)
+        self.spans = spans
+        words = [text[start:end].lower() for start, end in spans]
+        gaps = [text[end:start] for (_, end), (start, _) in pairwise(spans)]
+        small, joining, negation = function_words(words)
+        self.content = [n for n, word in enumerate(words) if word not in small] or list(range(len(spans)))
+        self.positions: Floats = (np.array(self.content) + 0.5) / max(len(spans), 1)
+        without_vector = set(unknown)
+        named = {*self.content, *(n for n, word in enumerate(words) if word in negation)}
+        self.named = {n for n in named if spans[n] not in without_vector}
+        self.is_tied = [
+            gap in _TYING_MARKS or (gap in (",", ":") and words[n].isdigit() and words[n + 1].isdigit())
+            for n, gap in enumerate(gaps)
         ]
-
-    @cached_property
-    def breaks(self) -> list[bool]:
-        """For each word but the last: whether punctuation stands after it."""
-        return [gap not in _BLANKS and not tied and ends_phrase(gap) for gap, tied in zip(self._gaps, self.is_tied)]
-
-    @cached_property
-    def is_tied(self) -> list[bool]:
-        """For each word but the last: whether a mark without a blank ties it to the next ("don't")."""
-        words = self._words
-        return [
-            gap in _TYING_MARKS or (gap in (",", ":") and words[position].isdigit() and words[position + 1].isdigit())
-            for position, gap in enumerate(self._gaps)
+        self.breaks = [gap not in _BLANKS and not tied and ends_phrase(gap) for gap, tied in zip(gaps, self.is_tied)]
+        self.touches = [
+            not self.breaks[n] if after == n + 1 else words[n + 1] in joining and True not in self.breaks[n:after]
+            for n, after in pairwise(self.content)
         ]
-
-    @cached_property
-    def _gaps(self) -> list[str]:
-        text = self._text
-        return [text[end:start] for (_, end), (start, _) in pairwise(self.spans)]
-
-    @cached_property
-    def positions(self) -> Floats:
-        """Where each content word stands, from 0 to 1."""
-        return (np.array(self.content) + 0.5) / max(len(self.spans), 1)
 
 
 class Phrases(NamedTuple):

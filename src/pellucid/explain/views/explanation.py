@@ -41,7 +41,6 @@ from pellucid.explain.views.parts import (
     listed,
     marked,
     outside,
-    strongest_words,
     visible,
 )
 from pellucid.explain.views.report import Shown, frame
@@ -415,9 +414,8 @@ class ExplanationViews(Shown):
         notes = ["not in the vocabulary: " + listed(words)] if words else []
         if self.coverage and (read := self.coverage[number - 1].interpretations):
             notes.append(f"only partly known: {listed(read, length=120)}")
-        strongest = "" if self._has_phrases else strongest_words(text, sums)
         shown = outside(sums, spans) if self._has_phrases else sums
-        return MarkedText(label, tuple(marked(text, shown, spans, scale)), strongest, "; ".join(notes))
+        return MarkedText(label, tuple(marked(text, shown, spans, scale)), "; ".join(notes))
 
     @cached_property
     def _marks(self) -> tuple[dict[Span, float], ...]:

@@ -12,7 +12,6 @@ from pellucid.explain.views.parts import (
     Column,
     Fold,
     Heading,
-    Histogram,
     Lead,
     MarkedTexts,
     Note,
@@ -48,9 +47,6 @@ def _blocks(part: AnyPart, level: int) -> list[str]:
         return [f"{'#' * min(level + 1, _MAX_HEADING_LEVEL)} {markdown_text(title)}", *inner]
     if isinstance(part, MarkedTexts):
         return _texts(part)
-    if isinstance(part, Histogram):
-        ends = f"{part.edges[0]:.3f} and {part.edges[-1]:.3f}"
-        return [f"{markdown_text(part.title)}: {sum(part.counts):,} between {ends}"]
     table = part.table() if isinstance(part, Bars) else part
     return [*([f"**{markdown_text(table.title)}**"] if table.title else []), _table(table)]
 
@@ -61,12 +57,13 @@ def _texts(part: MarkedTexts) -> list[str]:
     for text in part.texts:
         written = "".join(piece.text for piece in cut(text.pieces, _LONGEST_TEXT))
         blocks.append(f"**{markdown_text(text.label)}:** {markdown_text(written)}".rstrip())
-        blocks += [_paragraph(note) for note in (text.strongest, text.note) if note]
+        if text.note:
+            blocks.append(_paragraph(text.note))
     return blocks
 
 
 def _table(table: TablePart) -> str:
-    shown = [n for n, column in enumerate(table.columns) if column.kind not in ("bar", "interval")]
+    shown = [n for n, column in enumerate(table.columns) if column.kind != "bar"]
     lines = [[markdown_text(table.columns[n].title) for n in shown]]
     lines.append(["---:" if table.columns[n].kind == "number" else "---" for n in shown])
     lines += [[_cell(table.columns[n], row[n]) for n in shown] for row in (*table.rows, *table.sums)]

@@ -19,7 +19,6 @@ from pellucid.explain.views.parts import (
     Column,
     Fold,
     Heading,
-    Histogram,
     Lead,
     MarkedTexts,
     Note,
@@ -92,8 +91,6 @@ def _html(part: AnyPart) -> str:
         return f"<details{state}>{summary}<div>{inner}</div></details>"
     if isinstance(part, MarkedTexts):
         return _texts(part)
-    if isinstance(part, Histogram):
-        return _histogram(part)
     return _table(part.table() if isinstance(part, Bars) else part)
 
 
@@ -161,8 +158,6 @@ def _span(values: Sequence[Any]) -> tuple[float, float]:
 def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
     if column.kind == "bar":
         return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
-    if column.kind == "interval":
-        return f'<td class="interval">{_interval(*value) if value else ""}</td>'
     if column.kind == "phrases":
         pieces = [safe(shorten(piece, _LONGEST_CELL)) for piece in value]
         return f'<td class="text">{"".join(p if n % 2 else f"<bdi>{p}</bdi>" for n, p in enumerate(pieces))}</td>'
@@ -180,23 +175,3 @@ def _bar(value: float, low: float, high: float) -> str:
     sign = _sign(value)
     style = f"left:{left:.1%};width:{abs(value) / extent:.1%}"
     return f'<div><i class="{sign}" style="{style}"></i></div>' if sign else ""
-
-
-def _interval(value: float, low: float, high: float) -> str:
-    """Return a number from -1 to 1 as a dot on its interval, 0 in the middle; faint where the interval holds 0."""
-    sign = _sign(value) if low * high > 0 else "unclear"
-    style = f"left:{50 + 50 * low:.1f}%;width:{50 * (high - low):.1f}%"
-    return (
-        f'<div><i class="{sign}" style="{style}"></i><b class="{sign}" style="left:{50 + 50 * value:.1f}%"></b></div>'
-    )
-
-
-def _histogram(histogram: Histogram) -> str:
-    """Return the counts as columns; those where the dimension fires have its colour."""
-    most = max(histogram.counts, default=0) or 1
-    columns = [
-        f'<i class="{_sign(sign)}" style="height:{count / most:.1%}" title="{low:.3f} to {high:.3f}: {count:,}"></i>'
-        for count, sign, low, high in zip(histogram.counts, histogram.signs(), histogram.edges, histogram.edges[1:])
-    ]
-    ends = f'<p class="ends dim"><span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span></p>'
-    return f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div>{ends}'

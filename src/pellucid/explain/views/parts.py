@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.text.unicode import canonicalize, well_formed
+from pellucid.text.unicode import well_formed
 
 STRONG, WEAK = 0.5, 0.05  # of the strongest word of a text; below the second a word is left unmarked
 
@@ -61,8 +61,6 @@ class MarkedText(NamedTuple):
 
     label: str
     pieces: tuple[Piece, ...]
-    strongest: str = ""
-    """The strongest words in words, for media without colour or tooltips."""
     note: str = ""
 
 
@@ -77,7 +75,7 @@ class Column(NamedTuple):
     """A column of a table.
 
     Its kind is "number", "text", "name" (text that a narrow medium may cut to one line), "bar" (from -1 to 1),
-    "interval" (a number and the ends of its interval, from -1 to 1), "code" (which it may leave out), or
+    "code" (which it may leave out), or
     "phrases": texts of a direction each, with what stands between two.
     """
 
@@ -101,18 +99,13 @@ class TablePart(NamedTuple):
     ) -> TablePart:
         """Return a table; a column is a title, or a title and its kind.
 
-        Bars are scaled to the largest number of their column, intervals to the largest of all such columns.
+        Bars are scaled to the largest number of their column.
         """
         heads = tuple(Column(column) if isinstance(column, str) else Column(*column) for column in columns)
         cells = list(map(list, rows))
         for column in (index for index, head in enumerate(heads) if head.kind == "bar"):
             for row, length in zip(cells, bars([row[column] for row in cells]), strict=True):
                 row[column] = length
-        intervals = [index for index, head in enumerate(heads) if head.kind == "interval"]
-        reach = max((abs(end) for row in cells for index in intervals for end in row[index] or ()), default=0.0) or 1.0
-        for row in cells:
-            for column in intervals:
-                row[column] = row[column] and tuple(end / reach for end in row[column])
         return cls(title, heads, tuple(map(tuple, cells)), foot)
 
 
@@ -153,20 +146,6 @@ class Matrix(NamedTuple):
     values: npt.NDArray[np.float64]  # [down, across]
 
 
-class Histogram(NamedTuple):
-    """How often a value falls between two `edges`; beyond `fires` in size it is drawn strongly."""
-
-    title: str
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    fires: float
-
-    def signs(self) -> list[int]:
-        """Return for each count whether its values fire: 1, -1 for below zero, else 0."""
-        middles = [(low + high) / 2 for low, high in zip(self.edges, self.edges[1:])]
-        return [(middle > self.fires) - (middle < -self.fires) for middle in middles]
-
-
 class Fold(NamedTuple):
     """Parts below a line that opens and closes them where the medium can."""
 
@@ -176,7 +155,7 @@ class Fold(NamedTuple):
     is_open: bool = False
 
 
-AnyPart = Heading | Lead | Note | MarkedTexts | TablePart | Bars | Histogram | Fold
+AnyPart = Heading | Lead | Note | MarkedTexts | TablePart | Bars | Fold
 
 
 def marked(
@@ -213,16 +192,6 @@ def outside(values: Mapping[tuple[int, int], float], holes: Iterable[tuple[int, 
         if start < end:
             pieces[start, end] = value
     return pieces
-
-
-def strongest_words(text: str, values: Mapping[tuple[int, int], float], most: int = 6) -> str:
-    """Write the words of `text` with the largest sums of values."""
-    sums: dict[str, float] = {}
-    for (start, end), value in values.items():
-        word = canonicalize(text[start:end])
-        sums[word] = sums.get(word, 0.0) + value
-    best = sorted(sums.items(), key=lambda item: -abs(item[1]))[:most]
-    return ", ".join(f"{shorten(word, 30)} {value:+.3f}" for word, value in best)
 
 
 def cut(pieces: Iterable[Piece], length: int) -> Iterator[Piece]:

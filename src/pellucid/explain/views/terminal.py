@@ -24,7 +24,6 @@ from pellucid.explain.views.parts import (
     Bars,
     Fold,
     Heading,
-    Histogram,
     Lead,
     MarkedTexts,
     Note,
@@ -48,7 +47,6 @@ COLUMN_GAP, MIN_COLUMN_GAP = 3, 2
 """Characters between two columns, and where a table would not fit otherwise."""
 _LONGEST_TEXT = 1_500  # characters of a text whose words are marked
 _LONGEST_CELL = 160  # characters of a text or name in a table
-_BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
 class Lines:
@@ -88,8 +86,6 @@ def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
         yield Text(visible(part.text), style=f"bold {_AGAINST}" if part.is_warning else "dim")
     elif isinstance(part, MarkedTexts):
         yield _texts(part)
-    elif isinstance(part, Histogram):
-        yield _sparkline(part, blocks=not options.ascii_only)
     elif isinstance(part, Fold):
         line = Text(f"{visible(part.lead)}  " if part.lead else "", style="dim")
         yield line.append(visible(part.summary), style="not dim bold")
@@ -114,8 +110,8 @@ def _texts(part: MarkedTexts) -> Table:
         for piece in cut(text.pieces, _LONGEST_TEXT):
             line.append(visible(piece.text), style=_style(piece))
         grid.add_row(Text(visible(text.label), style="dim"), line)
-        for note in filter(None, (text.strongest, text.note)):
-            grid.add_row("", Text(visible(note), style="dim"))
+        if text.note:
+            grid.add_row("", Text(visible(text.note), style="dim"))
     return grid
 
 
@@ -154,7 +150,6 @@ class _TableColumn:
 
     def __init__(self, table: TablePart, number: int, options: ConsoleOptions) -> None:
         self.kind, self.title = table.columns[number].kind, visible(table.columns[number].title)
-        self.kind = "bar" if self.kind == "interval" else self.kind
         lines = (*table.rows, *table.sums)
         self.cells = [_cell(row[number], self.kind, options) for row in lines]
         self.foot = Text(visible("".join(table.foot[number] or "")) if table.foot else "", style="bold")
@@ -235,7 +230,6 @@ def _stacked(table: TablePart, columns: list[_TableColumn]) -> Table:
 
 def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
     if kind == "bar":
-        value = value[0] if isinstance(value, tuple) else value  # of an interval
         return _bar(value or 0.0, blocks=not options.ascii_only)
     if kind == "phrases":
         value = "".join(value)
@@ -248,13 +242,3 @@ def _bar(part: float, *, blocks: bool) -> Text:
     n_blocks, eighths = divmod(round(min(abs(part), 1.0) * _BAR * 8), 8)
     line = "\u2588" * n_blocks + ("", *"\u258f\u258e\u258d\u258c\u258b\u258a\u2589")[eighths]
     return Text(line if blocks else "#" * (n_blocks + (eighths >= 4)), style=_FOR if part > 0 else _AGAINST)
-
-
-def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
-    most = max(histogram.counts, default=0) or 1
-    marks = _BLOCKS if blocks else " .:-=+*#"
-    line = Text(f"{visible(histogram.title)}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")
-    for count, sign in zip(histogram.counts, histogram.signs(), strict=True):
-        colour = {1: _FOR, -1: _AGAINST}.get(sign, "dim")
-        line.append(marks[round(count / most * 7)] if count else " ", style=f"not bold {colour}")
-    return line.append(f" {histogram.edges[-1]:.3f}", style="not bold")
