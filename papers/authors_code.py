@@ -30,7 +30,7 @@ from papers.kit import Figure, Table, run_script
 from papers.ldir.farthest import published_farthest_points
 from pellucid import AnchorEmbedder
 from pellucid.keytokens.head import top_tokens
-from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
+from pellucid.lexicon.trainer import candidate_loss
 from pellucid.static.training.tuning import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled
 
@@ -118,8 +118,8 @@ def lens(folder: Path) -> Iterator[Row]:
     theirs.forward.__globals__["EncoderOutput"] = SimpleNamespace
     total = theirs.forward(model, queries, texts, ["normal"], scores.tolist()).loss
     entropy = -(scores.softmax(dim=1) * scores.log_softmax(dim=1)).sum(dim=1).mean()
-    candidates = InBatchCandidates(torch.zeros(4, 32, dtype=torch.bool), scores)
-    ours = candidate_loss(queries, texts, candidates, temperature=0.02, in_batch=True, distillation=1.0)
+    none = torch.zeros(4, 32, dtype=torch.bool)
+    ours = candidate_loss(queries, texts, none, scores, temperature=0.02, distillation=1.0)
     shown = apart(total, ours + entropy)
     yield "LENS: InfoNCE and teacher", commit_of(folder), "4 queries, 32 texts", f"{float(total):.4f}, {shown}"
 

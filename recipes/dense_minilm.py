@@ -15,7 +15,6 @@ from pellucid import LexiconEmbedder
 from pellucid.lexicon.trainer import Collator, LexiconModule
 from pellucid.lexicon.training import TrainingSettings, adapted_model, bind_run, train_module
 from pellucid.persistence.checkpoints import WorkFolder
-from pellucid.progress import Progress
 from recipes.static_en import open_teacher
 
 
@@ -63,16 +62,13 @@ def train_dense(
     """
     named = {part.name: part for part in sets}
     collator = Collator(model, named, settings.group_size, settings.seed)
-    with (
-        WorkFolder(folder) as work,
-        adapted_model(model, settings) as adapted,
-        Progress("training", unit="steps", enabled=True) as bar,
-    ):
+    with WorkFolder(folder) as work:
+        model, adapted = adapted_model(model, settings)
         bind_run(work, model, named, asdict(settings))
         module = (
             MeanModule(model, adapted, train_head=False) if pooling == "all" else OwnModule(model, adapted, pooling)
         )
-        train_module(module, collator, work, settings, bar)
+        train_module(module, collator, work, settings, show_progress_bar=True)
 
 
 def dense_model(folder: Path) -> SentenceTransformer:

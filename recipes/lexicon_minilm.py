@@ -21,12 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
+from pellucid import Embedder, LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.anchors import prepare_candidates
 from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings
-from pellucid.lexicon.trainer import TextSet
 from pellucid.lexicon.training import TRAINED, trained_model
-from pellucid.lexicon.training_data import TrainingRow
+from pellucid.lexicon.training_data import TextSet, TrainingRow
 from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import read_adapter, write_adapter
@@ -132,6 +131,39 @@ def _sentences(source: Source, amounts: Amounts, random: np.random.Generator) ->
         rows = np.sort(random.permutation(len(candidates.vectors))[:count])
         texts, vectors = candidates.texts(rows), np.asarray(candidates.vectors[rows], np.float32)
         yield from kind("sentences", source, texts, vectors, random)
+
+
+def hard_negatives(rows: Sequence[TrainingRow], encoder: Embedder, count: int) -> list[TrainingRow]:
+    """Return the rows with the texts nearest to each query among all positives as negatives.
+
+    Texts nearer than the row's positive less a twentieth of its cosine are passed over: they may belong to the query. A
+    row for which nothing is found stays as it is.
+    """
+    from datasets import Dataset
+    from sentence_transformers.util import mine_hard_negatives
+
+    pairs = Dataset.from_list([{"query": row.query, "text": text} for row in rows for text in row.pos])
+    mined = mine_hard_negatives(
+        pairs, encoder, relative_margin=0.05, num_negatives=count, output_format="triplet", verbose=False
+    )
+    negatives: dict[str, dict[str, None]] = {}
+    for triplet in mined:
+        negatives.setdefault(triplet["query"], {})[triplet["negative"]] = None
+    return [replace(row, neg=tuple(negatives[row.query])) if row.query in negatives else row for row in rows]
+
+
+def score_rows(rows: Sequence[TrainingRow], encoder: Embedder, temperature: float = 0.05) -> list[TrainingRow]:
+    """Return the rows with the cosines of an encoder over a temperature as scores of all their candidates.
+
+    Cosines as they are would make a softmax nearly even, which teaches nothing.
+    """
+    scored = []
+    for row in rows:
+        queries, texts = encoder.encode_query([row.query]), encoder.encode_document([*row.pos, *row.neg])
+        scores = (np.asarray(encoder.similarity(queries, texts))[0] / temperature).tolist()
+        n_pos = len(row.pos)
+        scored.append(replace(row, pos_scores=tuple(scores[:n_pos]), neg_scores=tuple(scores[n_pos:])))
+    return scored
 
 
 def topic_sets(

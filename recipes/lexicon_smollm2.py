@@ -27,18 +27,18 @@ from typing import Any
 import numpy as np
 
 from papers.lens.baselines import DenseEmbedder
-from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
-from pellucid.lexicon import Clusters, LexiconSettings, TrainingSet, TrainingSettings, mine_negatives
+from pellucid import LexiconEmbedder, cluster_vocabulary, load, train_lexicon
+from pellucid.lexicon import Clusters, LexiconSettings, TrainingSet, TrainingSettings
 from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.text.tables import read_texts
 from pellucid.transformer import Backbone, open_backbone
 from pellucid.transformer.backbone import half_dtype
 from recipes.dense_minilm import train_dense
 from recipes.lexicon_head import load_clusters, save_clusters
-from recipes.lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
+from recipes.lexicon_minilm import cut, hard_negatives, medical_questions, pair_sets, shuffled, topic_sets
 from recipes.static_en import open_teacher
 from recipes.tatoeba_pairs import all_paraphrases, test_sentences
-from recipes.upper_layers import LowerStates, UpperLayers, upper_layers
+from recipes.upper_layers import LowerStates, UpperLayers, make_causal, upper_layers
 
 START = "<|im_start|>"
 LENGTH = 48  # tokens read of a text
@@ -184,7 +184,7 @@ def training_sets(source: Source) -> list[Any]:
 def hard_pairs(source: Source) -> list[Any]:
     """Return the pairs alone, each with two texts of other pairs that static-en finds near the first text."""
     parts = [part for part in training_sets(source) if isinstance(part, TrainingSet)]
-    rows = iter(mine_negatives([row for part in parts for row in part.rows], "static-en", count=NEGATIVES))
+    rows = iter(hard_negatives([row for part in parts for row in part.rows], load("static-en"), NEGATIVES))
     return [TrainingSet(part.name, list(islice(rows, len(part.rows)))) for part in parts]
 
 
@@ -328,12 +328,18 @@ def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
 
 
 def whole(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
-    """Return the model of a row with all layers, as it is saved."""
+    """Return the model of a row with all layers.
+
+    One whose lower layers look another way is opened again with `from_pretrained(folder, backbone=...)`, given a
+    backbone that went through `make_causal`.
+    """
     model = trained(source, row)
     skipped = layers_of(source.model) - row.upper
-    attention: Any = row.attention if row.attention == row.lower else skipped
     adapter = source.work / "runs" / row.name / TRAINED if row.steps else None
+    attention: Any = row.attention
     backbone = open_backbone(source.model, attention=attention, adapter=adapter, dtype=half_dtype(), device="cpu")
+    if row.attention != row.lower:
+        make_causal(backbone.model, skipped)
     if isinstance(model, DenseEmbedder):
         return DenseEmbedder(backbone, model.settings, pooling=model.pooling)
     return LexiconEmbedder(backbone, model.clusters, model.settings, bias=model.bias)

@@ -1,6 +1,6 @@
 """Make what reasons for encoders come with: sentences to fit on, and word reasons of all-MiniLM-L6-v2.
 
-    python -m recipes.reasons_minilm --data DATA --minilm FOLDER --work-dir WORK --output src/pellucid/bundled/reasons
+    python -m recipes.reasons_minilm --data DATA --minilm FOLDER --output src/pellucid/bundled/reasons
 
 The sentences are English ones of the open-licence corpus, and pairs of a German, French, Japanese or Chinese sentence
 and its English translation from Tatoeba. The reasons are fitted on more of the English ones, which do not come with us.
@@ -48,7 +48,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of raw_english and parallel")
     parser.add_argument("--minilm", required=True, help="all-MiniLM-L6-v2: a folder, or its hub id")
-    parser.add_argument("--work-dir", type=Path, required=True, help="where vectors are kept")
     parser.add_argument("--output", type=Path, required=True, help="the folder of reasons in the package")
     options = parser.parse_args()
 
@@ -60,7 +59,7 @@ def main() -> None:
         aside.write_bytes(lzma.compress("".join(f"{row}\n" for row in rows).encode(), preset=9))
     encoder = pellucid.load(options.minilm)
     table = StaticEmbedder.from_pretrained("static-en")
-    reasons = fit_words(encoder, sentences, table=table, work_dir=options.work_dir)
+    reasons = fit_words(encoder, sentences, table=table)
     reasons.arrays = {name: array.astype(np.float16) for name, array in reasons.arrays.items()}
     reasons.save_pretrained(options.output / "minilm")
     print(reasons.fit)

@@ -7,6 +7,7 @@ reads in the same direction there. On the CPU it is kept in files as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,24 @@ def upper_layers(model: Path, attention: str, lower: LowerStates, skipped: int, 
         layers[n] = Skipped()
     whole.model.set_attn_implementation("eager")  # the gradient of the other is slow for short texts on CPUs
     return UpperLayers(**vars(whole), lower=lower)
+
+
+def make_causal(model: Any, n_layers: int) -> None:
+    """Let the first layers see only what comes before, whatever mask they are given; the others keep theirs."""
+    for layer in model.base_model.layers[:n_layers]:
+        layer.register_forward_pre_hook(_mask_later, with_kwargs=True)
+
+
+def _mask_later(
+    layer: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Hide later positions in the mask that a layer is given."""
+    bound = signature(layer.forward).bind(*arguments, **named)
+    hidden, mask = next(iter(bound.arguments.values())), bound.arguments.get("attention_mask")
+    length = hidden.shape[1]
+    later = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
+    if mask is None:
+        mask = hidden.new_zeros(1, 1, length, length)
+    mask = mask & ~later if mask.dtype == torch.bool else mask.masked_fill(later, torch.finfo(mask.dtype).min)
+    bound.arguments["attention_mask"] = mask
+    return bound.args, bound.kwargs

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import statistics
 import tempfile
@@ -26,22 +27,20 @@ from papers.kit import MIN_SEEDS, Figure, Interval, Table, Verdict, read_or_make
 from papers.ldir.development import reciprocal_rank
 from papers.models import kept_encoder, minilm_path
 from papers.vector_cache import Vectors
-from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
+from pellucid import LexiconEmbedder, cluster_vocabulary, load, train_lexicon
 from pellucid.evaluation.tasks import read_table
 from pellucid.lexicon import (
     Clusters,
     LexiconSettings,
     TrainingSet,
     TrainingSettings,
-    mine_negatives,
     read_training_sets,
-    score_rows,
-    write_rows,
 )
 from pellucid.lexicon.training_data import TrainingRow
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import Attention
 from recipes.lexicon_head import load_clusters, save_clusters
+from recipes.lexicon_minilm import hard_negatives, score_rows
 from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 
 POOLINGS, KS = ("last", "sum", "max"), (1000, 2000, 4000, 8000, None)
@@ -144,8 +143,9 @@ class Bench:
         if not path.exists():
             teacher = kept_encoder(minilm_path(), self.work / "vectors", "all-MiniLM-L6-v2")
             short = [pair for pair in pairs if max(len(text.split()) for text in pair) <= recipe.words]
-            rows = mine_negatives(queries_of(short)[: recipe.queries], teacher, count=recipe.negatives)
-            write_rows(path, score_rows([row for row in rows if len(row.neg) >= recipe.group - 1], teacher))
+            rows = hard_negatives(queries_of(short)[: recipe.queries], load(teacher), recipe.negatives)
+            rows = score_rows([row for row in rows if len(row.neg) >= recipe.group - 1], load(teacher))
+            path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
         return read_training_sets(path)[0].rows
 
     def result(self, run: Run) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def extracted(folder: Path, corpus: Path) -> tuple[list[str], np.ndarray, Vector
     """Return the words, how often each was seen, their vectors, and the sentences of a pass, whole or not."""
     with WorkFolder(folder) as work:
         tensors, words = work.load("sums"), list(read_texts(work.file("words")))
-        n_sentences = work.rows("teacher")
+        n_sentences = len(work.array("teacher"))
     occurrences = np.array(tensors["used"])
     vectors = (np.array(tensors["sums"]) / np.maximum(occurrences, 1)[:, None]).astype(np.float32)
     return words, occurrences, vectors, list(islice(usable_sentences(corpus, EXTRACTION), n_sentences))

@@ -42,7 +42,7 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
 
     Args:
         model: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id ("owner/name",
-            or its address, downloaded once and cached), a folder, hub id or name ("all-MiniLM-L6-v2") of
+            downloaded once and cached), a folder, hub id or name ("all-MiniLM-L6-v2") of
             sentence-transformers, or a text file of word vectors (.txt, .vec, also .gz or .xz). A string that looks
             like a path is never looked up on the hub. Or something opened: a SentenceTransformer, a callable from a
             list of texts to an array [texts, dimension], or a model of ours, which is given back.

@@ -14,7 +14,6 @@ from commands import run_command
 from pellucid.bulk import duplicates, write_kept
 from pellucid.cli.app import app
 from pellucid.errors import InputError
-from pellucid.lexicon.training_data import TrainingRow, write_rows
 
 FILES = ("--html", "--plot", "--keep")
 
@@ -118,9 +117,3 @@ def test_functions_that_write_a_file_replace_none_unasked(tmp_path, fruit):
     write_kept(texts, report, other, overwrite=True)
     write_kept(texts, report, texts)
     assert other.read_text() == texts.read_text() == "apple\npear\n"
-    row = TrainingRow("query", "positive", ())
-    with pytest.raises(InputError, match=r"other\.txt exists and is not empty; give overwrite=True"):
-        write_rows(other, [row])
-    write_rows(other, [row], overwrite=True)
-    write_rows(tmp_path / "new.jsonl", [row])
-    assert other.read_text() == (tmp_path / "new.jsonl").read_text()

@@ -134,7 +134,7 @@ def test_log_saturation_and_the_maximum_over_positions():
 
 def test_infonce_and_the_reranker_as_teacher():
     torch = pytest.importorskip("torch")
-    from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
+    from pellucid.lexicon.trainer import candidate_loss
 
     queries, texts = units(sines(2, 4, 1.9)), units(sines(6, 4, 0.7))
     cosines, scores = queries @ texts.T / 0.5, np.array([[2.0, 0.5, -1.0], [1.0, 1.5, 0.0]])
@@ -143,10 +143,9 @@ def test_infonce_and_the_reranker_as_teacher():
     cross_entropy = -(softmax(scores) * np.log(softmax(own))).sum(axis=1).mean()
     entropy = -(softmax(scores) * np.log(softmax(scores))).sum(axis=1).mean()
     assert [contrast, cross_entropy, entropy] == pytest.approx([1.178744657, 1.620027488, 0.787196084], rel=1e-7)
-    candidates = InBatchCandidates(torch.zeros(2, 6, dtype=torch.bool), torch.from_numpy(scores).float())
-    tensors = [torch.from_numpy(rows).float() for rows in (queries, texts)]
-    settings = {"temperature": 0.5, "in_batch": True}
-    alone, taught = (float(candidate_loss(*tensors, candidates, distillation=d, **settings)) for d in (0.0, 1.0))
+    units_and_scores = [torch.from_numpy(rows).float() for rows in (queries, texts, scores)]
+    tensors = [*units_and_scores[:2], torch.zeros(2, 6, dtype=torch.bool), units_and_scores[2]]
+    alone, taught = (float(candidate_loss(*tensors, distillation=d, temperature=0.5)) for d in (0.0, 1.0))
     # The authors add the cross-entropy; ours is the divergence, which is less by the teacher's entropy.
     assert [alone, taught - alone] == pytest.approx([contrast, cross_entropy - entropy], rel=1e-6)
 

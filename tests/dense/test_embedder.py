@@ -276,11 +276,10 @@ def test_an_encoder_that_does_not_compare_by_cosine_is_refused(name, lengths, is
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_an_encoder_in_half_precision_has_reasons(tmp_path: Path, dtype: str, monkeypatch) -> None:
+def test_an_encoder_in_half_precision_has_reasons(tmp_path: Path, dtype: str) -> None:
     torch = pytest.importorskip("torch")
     from tiny_models import tiny_transformer
 
-    monkeypatch.setattr("pellucid.transformer.backbone.half_dtype", lambda: "bfloat16")
     model = load(tiny_transformer(tmp_path / "bert", normalize=True).to(getattr(torch, dtype)))
     model.fit_reasons([f"the cat sat on a mat {'river ' * (n % 5)}" for n in range(200)], show_progress_bar=False)
     why = model.explain("the cat sat", "a mat")

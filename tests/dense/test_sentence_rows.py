@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.dense import EncoderEmbedder, SentenceReasons
-from pellucid.errors import InputError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, Row
 from pellucid.text.sentences import MIN_PASSAGE_CHARS, sentence_spans
@@ -77,34 +76,6 @@ def test_a_text_of_one_sentence_has_one_row_and_no_context() -> None:
     [row] = [row for row in why.rows if row.kind == SENTENCE]
     assert (row.spans1, row.spans2) == (((0, 5),), ((0, 12),))
     assert sum(row.contribution for row in why.rows if row.kind == CONTEXT) == pytest.approx(0, abs=1e-6)
-
-
-def test_stored_vectors_of_sentences_take_no_pass() -> None:
-    model = by_sentences()
-    reasons = model.reasons
-    assert isinstance(reasons, SentenceReasons)
-    stored = reasons.sentence_vectors(PASSAGE)
-    vectors = model.encode([QUERY, PASSAGE])
-    calls: list[int] = []
-
-    def counted(texts: list[str]) -> np.ndarray:
-        calls.append(len(texts))
-        return encode(texts)
-
-    other = EncoderEmbedder(counted)
-    other = other.with_reasons(SentenceReasons(other, COMMON))
-    why = other.explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored.astype(np.float16))
-    assert not calls
-    expected = {row.key: row.contribution for row in model.explain(QUERY, PASSAGE).rows}
-    assert {row.key: row.contribution for row in why.rows} == pytest.approx(expected, abs=2e-3)
-    asked = f"{QUERY}. Tell me now. {QUERY}"  # a question of several sentences is one part
-    again = other.explain_vectors(asked, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored.astype(np.float16))
-    assert sorted(row.contribution for row in again.rows) == pytest.approx(sorted(row.contribution for row in why.rows))
-    assert not calls
-    with pytest.raises(InputError, match=r"has 6 sentences, and 2 vectors"):
-        other.explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored[:2])
-    with pytest.raises(InputError, match="with_reasons"):
-        other.with_reasons(None).explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored)
 
 
 def test_hits_are_explained_by_sentences(tmp_path) -> None:

@@ -20,7 +20,7 @@ import pellucid
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import at_length_1
-from pellucid.dense.words import fit_words, open_texts, words_for
+from pellucid.dense.words import open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, SHARED, WORD, WORD_PAIR, Row
@@ -248,7 +248,7 @@ def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder,
             EncoderEmbedder(Shadow(noise=0.05), tmp_path / str(number)).explain("ba")
 
 
-@pytest.mark.parametrize("field", ["full_fit", "explained", "context", "texts", "table", "way", "more"])
+@pytest.mark.parametrize("field", ["full_fit", "explained", "texts", "table", "way", "more"])
 @pytest.mark.parametrize("value", ["1", None, [1], {}, True, 10**400, 1e300, float("nan"), float("-inf"), -1, 0.0])
 def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, field: str, value: Any) -> None:
     folder = tmp_path / "reasons"
@@ -258,7 +258,7 @@ def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path,
     (folder / "config.json").write_text(json.dumps(config))
     again = EncoderEmbedder(Shadow(noise=0.05), folder)
     may_be = {"table": value == "1", "texts": type(value) is int}  # a folder's table may have any name
-    if may_be.get(field, field in ("explained", "context") and value in (-1, 0.0)):
+    if may_be.get(field, field == "explained" and value in (-1, 0.0)):
         assert again.explain("ba").rows
         return
     with pytest.raises(ModelFolderError, match=r"holds no (whole )?reasons"):
@@ -280,27 +280,6 @@ def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
         tmp_path / "saved"
     )  # which has none of its own
     assert not (tmp_path / "saved" / "reasons").exists()
-
-
-def test_fitting_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_reasons, "_SHARD_TEXTS", 100)
-    texts = sentences(450)
-    whole = fit_words(pellucid.load(Shadow()), texts, table=table())
-
-    class Dying(Shadow):
-        def __call__(self, texts: list[str]) -> np.ndarray:
-            if len(texts) == 100 and self.calls > 4:
-                raise KeyboardInterrupt
-            return super().__call__(texts)
-
-    with pytest.raises(KeyboardInterrupt):
-        fit_words(pellucid.load(Dying()), texts, table=table(), work_dir=tmp_path)
-    encoder = Shadow()
-    again = fit_words(pellucid.load(encoder), texts, table=table(), work_dir=tmp_path)
-    assert again.fit == whole.fit
-    assert encoder.calls < 9
-    with pytest.raises(InputError, match=r"another run|texts"):
-        fit_words(pellucid.load(encoder), sentences(450, seed=9), table=table(), work_dir=tmp_path)
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:

@@ -13,7 +13,7 @@ from tokenizers.models import BPE, WordLevel
 
 from pellucid.core.dimensions import read_dimensions, write_dimensions
 from pellucid.errors import InputError
-from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
+from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.transformer.tokenwords import Rank, common_words, readable, vocabulary_of
 
 _RNG = np.random.default_rng(0)
@@ -54,6 +54,8 @@ def test_groups_names_and_words():
     assert clusters.words[places][2] == "1995"
     assert clusters.names[_cluster_of(clusters, _BERT, "##bed")] == "…bed"  # where there is nothing else
     assert clusters.assignment[:2].tolist() == [-1, -1]  # [PAD], [unused1]
+    assert sorted(clusters.sizes.tolist()) == [1, 2, 3, 3]
+    assert clusters.dimensions.names == clusters.names and clusters.dimensions[home].about == clusters.words[home]
 
 
 def test_centroids_are_the_means_of_the_rows():
@@ -88,10 +90,6 @@ def test_no_clustering():
     assert clusters.assignment[kept].tolist() == list(range(9))
     np.testing.assert_array_equal(clusters.centroids, _BERT_ROWS[kept])
     assert clusters.names == ["review", "…view", "reviews", "paris", "rome", "…bed", "!", "?", "1995"]
-
-
-def test_nameless_clusters_are_numbered():
-    assert Clusters.nameless(_bert().centroids).names == ["cluster 0", "cluster 1", "cluster 2", "cluster 3"]
 
 
 def test_names_differ_and_the_best_formed_keeps_the_plain_one():
@@ -186,21 +184,11 @@ def test_any_tokens_get_different_names_that_survive_a_table(tmp_path_factory, t
     assert read_dimensions(path, len(clusters), clusters.words).dimensions.names == clusters.names
 
 
-class _Slow:
-    """A tokenizer of transformers without a Rust one behind it; id 1 has no token."""
-
-    all_special_ids = (2,)
-
-    def get_vocab(self):
-        return {"a": 0, "b": 2}
-
-
 def test_the_vocabulary_of_a_tokenizer():
     tokenizer = Tokenizer(BPE({"a": 0, "b": 1}, []))
     tokenizer.add_special_tokens(["<s>"])
     tokenizer.add_tokens([AddedToken("new word")])
     assert vocabulary_of(tokenizer) == (["a", "b", "<s>", "new word"], {2})
-    assert vocabulary_of(_Slow()) == (["a", "", "b"], {2})
     with pytest.raises(InputError, match="a tokenizer of transformers or tokenizers is needed"):
         vocabulary_of(3)
 
@@ -210,16 +198,6 @@ def test_the_vocabulary_of_a_transformers_tokenizer():
 
     wrapped = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(["<unk>", "dog", "</s>"]), eos_token="</s>")
     assert vocabulary_of(wrapped) == (["<unk>", "dog", "</s>"], {2})
-
-
-def test_sizes_count_the_tokens_of_each_cluster():
-    assert sorted(_bert().sizes.tolist()) == [1, 2, 3, 3]
-
-
-def test_clusters_are_dimensions():
-    clusters = _bert()
-    assert clusters.dimensions.names == clusters.names
-    assert clusters.dimensions[0].about == clusters.words[0]
 
 
 # --- What is refused --------------------------------------------------------------------------------------------------

@@ -431,16 +431,3 @@ def test_an_adapter_is_stored_as_asked_beside_the_name_of_its_backbone(mistral, 
         with pytest.raises(InputError, match="holds numbers that float16 cannot; save it as float32"):
             model.save_pretrained(tmp_path / "large", backbone_name=name, dtype=dtype)
         assert not (tmp_path / "large").exists()
-
-
-def test_a_setting_of_another_version_counts_where_it_is_on(bert, tmp_path):
-    bert.save_pretrained(tmp_path / "m")
-    path = tmp_path / "m" / "lexicon.json"
-    described = json.loads(path.read_text(encoding="utf-8"))
-    for value in (False, None, True):
-        path.write_text(json.dumps({**described, "settings": {**described["settings"], "own_words": value}}))
-        if value:
-            with pytest.raises(ModelFolderError, match=r"lexicon\.json does not describe .*own_words"):
-                pellucid.load(tmp_path / "m")
-        else:
-            assert pellucid.load(tmp_path / "m").settings == bert.settings

@@ -54,11 +54,6 @@ def reference(model, text):
     return weights / (np.linalg.norm(weights) or 1.0)
 
 
-def compiled(model, texts):
-    model._characters = 1 << 30
-    return model.encode(texts)
-
-
 def test_weights_are_rounded_to_255ths_of_a_words_largest(model):
     most = WEIGHTS.max(axis=1, keepdims=True)
     assert (np.abs(rounded(model) - WEIGHTS) <= most / 255 / 2 + 1e-6).all()
@@ -81,40 +76,21 @@ TEXT = st.lists(st.sampled_from([*WORDS, "Bank", "New York", "東京都", "zebra
 
 
 @given(texts=st.lists(TEXT | st.text(max_size=10), max_size=6))
-def test_both_paths_are_the_reference(texts):
+def test_texts_are_encoded_as_the_reference(texts):
     model = StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())
     expected = np.array([reference(model, text) for text in texts]).reshape(len(texts), 4)
-    plain, fast = model._encode_plainly(texts), compiled(model, texts)
-    for rows in (plain, fast):
-        assert rows.dtype == np.float32 and rows.has_sorted_indices and (rows.data > 0).all()
-        assert rows.toarray() == pytest.approx(expected, abs=1e-6)
-    assert (plain.indptr == fast.indptr).all() and (plain.indices == fast.indices).all()
+    rows = model.encode(texts)
+    assert rows.dtype == np.float32 and rows.has_sorted_indices and (rows.data > 0).all()
+    assert rows.toarray() == pytest.approx(expected, abs=1e-6)
 
 
 def test_many_texts_in_blocks_and_threads(monkeypatch, model):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice([*WORDS, "zebra"], rng.integers(0, 9))) for _ in range(3_000)] + ["bank " * 50_000]
-    expected = model._encode_plainly(texts)
+    expected = np.array([reference(model, text) for text in texts])
     for threads in ("1", "3"):
         monkeypatch.setenv("PELLUCID_THREADS", threads)
-        again = copy.copy(model)
-        again._bulk = None
-        rows = compiled(again, texts)
-        assert (rows.indptr == expected.indptr).all() and (rows.indices == expected.indices).all()
-        assert (rows.data == expected.data).all()
-
-
-def test_a_long_text_changes_no_bit_of_the_next():
-    """After some characters the compiled path takes over; both round once."""
-    model, words = pellucid.load("lexicon-en"), ("loan tree house bank river snow rain pie of the and in").split()
-    rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(words, 5)) for _ in range(120)]
-    before = model.encode(texts[:60]), model.encode(texts[60:])
-    assert model._characters and model._bulk is None
-    model.encode(["filler " * 1_000])
-    assert model._bulk is not None
-    for rows, own in zip(before, (texts[:60], texts[60:])):
-        assert (rows != model.encode(own)).nnz == 0
+        assert copy.copy(model).encode(texts).toarray() == pytest.approx(expected, abs=1e-6)
 
 
 def test_rows_of_an_explanation_add_up_and_name_the_word(model):
@@ -154,7 +130,7 @@ def test_edits(model):
     assert merged.encode(texts).toarray() == pytest.approx(units(expected), abs=1e-6)
     assert merged.dimensions.names == ["finance", "water", "cities"]
     assert model.rename({0: "cash"}).encode(texts).toarray() == pytest.approx(rows, abs=1e-7)
-    assert compiled(merged.scale({"water": 2}), texts).toarray() == pytest.approx(units(expected * [1, 2, 1]), abs=1e-6)
+    assert merged.scale({"water": 2}).encode(texts).toarray() == pytest.approx(units(expected * [1, 2, 1]), abs=1e-6)
     few = model.with_max_active_dims(1)
     assert np.diff(few.encode(texts).indptr).tolist() == [1, 1, 1, 0] and few.encode("bank").toarray()[0, 0] == 1
 
@@ -229,28 +205,6 @@ def test_it_needs_no_torch(model, tmp_path):
     assert done.stdout.startswith("2 mostly about: ")
 
 
-def small_clusters(k=6, width=3):
-    from pellucid.lexicon import Clusters
-
-    centroids = np.random.default_rng(1).normal(size=(k, width)).astype(np.float32)
-    return Clusters(np.zeros(0, np.int64), centroids, [f"c{n}" for n in range(k)], [(f"w{n}",) for n in range(k)])
-
-
-@pytest.mark.parametrize("most", [1, 3, 6, 9])
-def test_the_clusters_that_states_fire(most, opened):
-    fired_clusters = opened("recipes.lexicon_table").fired_clusters
-    clusters, states = small_clusters(), np.random.default_rng(2).normal(size=(5, 3)).astype(np.float32)
-    bias = np.linspace(-0.5, 0.5, 6).astype(np.float32)
-    expected = np.log1p(np.maximum(states @ clusters.centroids.T + bias, 0))
-    for row in expected:
-        row[np.argsort(-row)[most:]] = 0
-    rows = fired_clusters(states, clusters, bias, most=most)
-    assert rows.toarray() == pytest.approx(expected, abs=1e-6) and (rows.data > 0).all()
-    assert fired_clusters(states[:0], clusters).shape == (0, 6)
-    with pytest.raises(InputError, match=r"states \[5, 2\]"):
-        fired_clusters(states[:, :2], clusters)
-
-
 @pytest.fixture(scope="module")
 def corpus():
     """Sentences of twenty words in five topics, and a teacher's vectors: the topics' shares."""
@@ -301,21 +255,6 @@ def test_training_finds_what_the_teacher_sees(corpus, opened):
         return np.corrcoef((rows @ rows.T).toarray()[upper], (teacher[:200] @ teacher[:200].T)[upper])[0, 1]
 
     assert agreement(trained) > max(0.8, agreement(start_table()) + 0.1)
-
-
-def test_the_pooling_that_is_trained_is_that_of_the_model(corpus, opened):
-    torch = pytest.importorskip("torch")
-    vocabulary, bags, _ = corpus
-    table = start_table()
-    columns = np.vstack([np.argsort(-row, kind="stable")[:4] for row in table.toarray()])
-    weights = np.take_along_axis(table.toarray(), columns, axis=1)
-    pool = opened("recipes.lexicon_table")._Pool(columns, 15, 2.0, weights > 0)
-    words = torch.nn.EmbeddingBag.from_pretrained(torch.from_numpy(weights / 2), mode="sum", include_last_offset=True)
-    texts = [" ".join(vocabulary.words[r] for r in bags.rows[a:b]) for a, b in zip(bags.offsets, bags.offsets[1:])]
-    model = StaticLexiconEmbedder(vocabulary, table, Dimensions(Dimension(f"c{n}") for n in range(15)))
-    pooled = pool(words, bags, np.arange(7)).numpy()
-    units = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
-    assert units == pytest.approx(model.encode(texts[:7]).toarray(), abs=0.01)  # the model's weights are rounded
 
 
 def test_clusters_are_called_by_the_words_that_fire_them(model, opened):

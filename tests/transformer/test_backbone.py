@@ -96,40 +96,6 @@ def test_causal_means_that_only_later_states_see_a_token(kind):
     assert moved_positions(opened(kind, "causal")) == list(range(11, 20))
 
 
-@pytest.mark.parametrize("kind", ["mistral", "llama", "qwen3", "gpt_neox", "gpt2"])
-def test_lower_layers_stay_causal_where_the_upper_ones_look_both_ways(kind, tmp_path):
-    model, tokenizer = tiny_model(kind, len(sentence_piece()), num_hidden_layers=3), sentence_piece()
-    ids = torch.tensor([[5, 9, 30, 12, 44, 7]])
-    mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
-    with torch.inference_mode():
-        causal = prepare(copy.deepcopy(model), tokenizer, attention="causal", device="cpu").model.base_model
-        below = causal(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
-        backbone = prepare(model, tokenizer, attention=2, device="cpu")
-        found = backbone.model.base_model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
-    for layer in (1, 2):
-        assert torch.allclose(found[layer][:, :4], below[layer][:, :4], atol=1e-5)
-    assert moved_positions(backbone) == list(range(20))
-    backbone.model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    again = open_backbone(tmp_path, attention=2, device="cpu")
-    assert again.attention == 2 and again.fingerprint() == pytest.approx(backbone.fingerprint(), abs=1e-5)
-    other = open_backbone(tmp_path, attention="bidirectional", device="cpu")
-    assert np.abs(other.fingerprint() - backbone.fingerprint()).max() > 1e-3
-    prepared = prepare(backbone.model, tokenizer, attention="bidirectional", device="cpu")  # the masks are taken away
-    assert prepared.fingerprint() == pytest.approx(other.fingerprint(), abs=1e-5)
-
-
-def test_a_number_of_causal_layers_that_cannot_be_is_refused(tmp_path):
-    for number in (2, 5):
-        with pytest.raises(InputError, match=f"attention is {number}; LlamaForCausalLM has 2 layers"):
-            opened("llama", number)
-    with pytest.raises(InputError, match=r"\(mamba\) cannot run"):
-        opened("mamba", 1)
-    for wrong in (0, -1, True, 1.0, "both"):
-        with pytest.raises(InputError, match="attention is"):
-            open_backbone(tmp_path, attention=wrong)
-
-
 @pytest.mark.parametrize("kind", ["mistral", "gpt_neo"])
 def test_a_causal_window_stays_a_window(kind):
     positions = moved_positions(opened(kind, "causal"))  # window 4, in two layers (GPT-Neo: in one of them)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
@@ -17,13 +16,6 @@ from hypothesis import strategies as st
 from pellucid.errors import InputError
 from pellucid.transformer import pooled_head
 from pellucid.transformer.pooled_head import max_pooled
-
-
-@pytest.fixture(scope="module", params=["_largest", "_largest_batched"], autouse=True)
-def way(request):
-    """Run each test with the forward pass of CPUs, and again with that of GPUs."""
-    with mock.patch.object(pooled_head, "_largest", getattr(pooled_head, request.param)):
-        yield request.param
 
 
 def _paper(hidden, mask, weight, bias=None):
@@ -84,9 +76,7 @@ def test_values_and_positions_on_any_shape(texts, length, depth, clusters, biase
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Many groups of texts and slices of clusters, as large inputs have."""
-    monkeypatch.setattr(pooled_head, "_GROUP_ROWS", 7)
     monkeypatch.setattr(pooled_head, "_MAX_LIVE_LOGITS", 50)
-    monkeypatch.setattr(pooled_head, "_MAX_LIVE_LOGITS_GPU", 50)
     monkeypatch.setattr(pooled_head, "_CLUSTER_RANGE", (3, 5))
 
 
@@ -190,9 +180,8 @@ def test_what_does_not_fit_is_refused(change, says):
 
 
 @pytest.mark.full
-def test_memory_does_not_grow_with_positions_times_clusters(way, monkeypatch):
+def test_memory_does_not_grow_with_positions_times_clusters():
     """All logits of this batch would take 400 MB; the allocator is asked for far less at any one time."""
-    monkeypatch.setattr(pooled_head, "_MAX_LIVE_LOGITS_GPU", pooled_head._MAX_LIVE_LOGITS)
     hidden, weight = torch.randn(50, 200, 8), torch.randn(10_000, 8)
     mask = torch.ones(50, 200, dtype=torch.bool)
     with torch.no_grad(), torch.profiler.profile(profile_memory=True) as profile:

@@ -221,8 +221,7 @@ def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
         ModelFolderError: a shard, or the list of them, is missing, damaged or another one.
     """
     folder = Path(folder)
-    with WorkFolder(folder, alone=False) as work:
-        state = work.metadata
+    state = WorkFolder(folder).read()["facts"]
     if "texts" not in state:
         raise InputError(f"{folder} holds no encoded corpus; encode_corpus writes one")
     if not state.get("complete"):

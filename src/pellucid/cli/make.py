@@ -99,8 +99,6 @@ def edit(
       pellucid edit -m mine -o mine --rename "12=credit cards" --scale "40=0.5"
       pellucid edit -o mine --word "immune=0.3"
     """
-    from pellucid.persistence.folder import carrying_card
-
     edited = open_model(model)
     if word:
         edited = _reweighted(edited, numbers_of(word, "--word", "WORD=FACTOR"))
@@ -120,15 +118,8 @@ def edit(
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
     edited = edited.without(removed) if removed else edited
-    change = _typed(word=word, rename=rename, scale=scale, merge=merge, without=without)
-    with carrying_card(model, output, change):
-        edited.save_pretrained(output)
+    edited.save_pretrained(output)
     say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
-
-
-def _typed(**texts_by_option: list[str] | None) -> str:
-    """Return the options of an edit as they are typed, for the card of the model."""
-    return ", ".join(f"--{option} {text}" for option, texts in texts_by_option.items() for text in texts or ())
 
 
 def _reweighted(model: Embedder, factors: dict[str, float]) -> StaticEmbedder | StaticLexiconEmbedder:

@@ -34,7 +34,7 @@ from pellucid.dense.words import (
 from pellucid.errors import InputError, shown
 from pellucid.persistence.folder import identify
 from pellucid.persistence.store import writing_folder
-from pellucid.persistence.untrusted import without_bars
+from pellucid.persistence.untrusted import check_folder, without_bars
 from pellucid.process import cached_property, lock_of
 from pellucid.progress import Progress
 from pellucid.text.unicode import canonicalize
@@ -178,7 +178,6 @@ class EncoderEmbedder(Embedder):
         vectors: Any = None,
         *,
         table: StaticEmbedder | None = None,
-        work_dir: str | Path | None = None,
         show_progress_bar: bool = True,
     ) -> Fit:
         """Fit word reasons on your own texts, so that scores are taken apart in pairs of words as these use them.
@@ -192,7 +191,6 @@ class EncoderEmbedder(Embedder):
                 sentences that come with the package.
             vectors: the encoder's vectors of them, [texts, dimension], of any length.
             table: a static model whose words are used; None takes the better of static-en and static-multi.
-            work_dir: where vectors are kept, so that an interrupted run resumes with the same call.
             show_progress_bar: show a bar once the work has lasted two seconds.
 
         Returns:
@@ -201,7 +199,7 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: too few texts, other vectors than texts, or an encoder that gives one text two vectors.
         """
-        reasons = fit_words(self, texts, vectors, table=table, work_dir=work_dir, show_progress_bar=show_progress_bar)
+        reasons = fit_words(self, texts, vectors, table=table, show_progress_bar=show_progress_bar)
         self._words = self._reasons = reasons
         return reasons.fit
 
@@ -225,8 +223,8 @@ class EncoderEmbedder(Embedder):
             show_progress_bar: show a bar once the work has lasted two seconds.
 
         Returns:
-            The rank correlation with measured reasons, the shares of words and context, and what words of other texts
-            are credited with. Do not show reasons whose correlation is below 0.5.
+            The mean rank correlation with measured reasons and its 95 % interval. Do not show reasons whose
+            correlation is below 0.5.
 
         Raises:
             InputError: too few pairs, or the reasons are not estimated words.
@@ -245,9 +243,7 @@ class EncoderEmbedder(Embedder):
         self._check_fit()
         return super().explain(text1, text2, role1=role1, role2=role2)
 
-    def explain_vectors(
-        self, text1: str, vector1: Any, text2: str, vector2: Any, *, sentence_vectors: Any = None
-    ) -> Explanation:
+    def explain_vectors(self, text1: str, vector1: Any, text2: str, vector2: Any) -> Explanation:
         """Take the cosine of two vectors apart that the encoder gave before, kept in FAISS, Qdrant, Chroma or pgvector.
 
         Args:
@@ -255,12 +251,9 @@ class EncoderEmbedder(Embedder):
             vector1: its vector [dimension], of any length.
             text2: the text of the second, a document.
             vector2: its vector.
-            sentence_vectors: of text 2, as `SentenceReasons.sentence_vectors` gives them [sentences, dimension], of any
-                length and precision: its sentences are then the rows, whatever the model's reasons are.
 
         Raises:
-            InputError: a text is not a string, a vector has another dimension or is not finite, or text 2 has other
-                sentences than vectors.
+            InputError: a text is not a string, or a vector has another dimension or is not finite.
         """
         texts, roles = validate_texts(text1, text2, "query", "document")
         if np.shape(vector1) != np.shape(vector2):
@@ -269,17 +262,8 @@ class EncoderEmbedder(Embedder):
                 "of one encoder"
             )
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
-        reasons = self.reasons
-        if sentence_vectors is None:
-            return self.explain_queries(*(EncoderQuery(self, *arguments) for arguments in zip(texts, roles, rows)))
-        if reasons is None:
-            raise InputError('the model has no reasons, so what all texts share is unknown: with_reasons("sentences")')
-        by_sentence = SentenceReasons(self, reasons.common)
-        model = self.with_reasons(by_sentence)
-        query, document = (EncoderQuery(model, *arguments) for arguments in zip(texts, roles, rows))
-        query.parts = by_sentence.parts_from(texts[0], roles[0], query.coordinates)
-        document.parts = by_sentence.parts_from(texts[1], roles[1], document.coordinates, sentence_vectors)
-        return self.explain_queries(query, document)
+        self._check_fit()
+        return self.explain_queries(*(EncoderQuery(self, *arguments) for arguments in zip(texts, roles, rows)))
 
     @property
     def is_sentence_transformer(self) -> bool:
@@ -471,6 +455,7 @@ class EncoderEmbedder(Embedder):
             )
         with without_bars():
             self.model.save_pretrained(str(folder), create_model_card=create_model_card)
+        check_folder(folder)  # what is refused when it is read is not written
 
 
 def opened_with(model: Embedder) -> str:

@@ -9,7 +9,7 @@ which texts are encoded for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +28,6 @@ from pellucid.core.removal import (
 from pellucid.dense.reasons import EMPTY_PART, EncoderQuery, Parts, Reasons
 from pellucid.dense.tokenized import TokenizedText, text_units
 from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_vectors
-from pellucid.dense.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.explain.rows import WORD, Measurement, Row
 from pellucid.progress import check_cancelled
@@ -59,7 +58,7 @@ class MeasuredReasons(Reasons):
     def __init__(
         self, encoder: Embedder, common: Floats, *, n_pairs: int = N_ORDER_PAIRS, max_players: int = MAX_PLAYERS
     ) -> None:
-        """Take a model and the mean vector of texts, float64 [dimension]; `from_model` makes it.
+        """Take a model and the mean vector of texts, float64 [dimension].
 
         Raises:
             InputError: `n_pairs` is below 2, which has no standard error, or `max_players` below 1.
@@ -68,18 +67,6 @@ class MeasuredReasons(Reasons):
             raise InputError(f"n_pairs is {n_pairs} and max_players {max_players}; give at least 2 and 1")
         self.encoder, self.common = encoder, np.asarray(common, np.float64)
         self.n_pairs, self.max_players = n_pairs, max_players
-
-    @classmethod
-    def from_model(cls, encoder: Embedder, texts: Iterable[str] | None = None, **options: int) -> MeasuredReasons:
-        """Return the measured reasons of an encoder.
-
-        Args:
-            encoder: any model with dense vectors.
-            texts: texts whose mean vector is what all have in common, some hundred; None for some that come with the
-                package. Each is encoded once.
-            options: `n_pairs` and `max_players`.
-        """
-        return cls(encoder, mean_vector(encoder, texts), **options)
 
     @property
     def max_texts(self) -> int:
@@ -100,10 +87,6 @@ class MeasuredReasons(Reasons):
             InputError: `vector` is not what the encoder gives for the text in this role.
         """
         return self._measured([(text, role, vector)])[0][0]
-
-    def measure(self, texts: Sequence[tuple[str, Role, Floats | None]]) -> list[Parts]:
-        """Return the parts of texts with their roles and vectors at length 1, measured together."""
-        return [parts for parts, _ in self._measured(texts)]
 
     def prepare(self, queries: Sequence[EncoderQuery]) -> None:
         """Measure texts together: what they need is encoded in one call for each role, each text once."""

@@ -12,16 +12,15 @@ sizes are near the Shapley values of leaving sentences out. docs/results-reasons
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pellucid.core.arrays import Role
-from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Terms
 from pellucid.dense.reasons import EMPTY_PART, Parts, Reasons
-from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
-from pellucid.errors import InputError
+from pellucid.dense.vectors import unit_vectors
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SENTENCE, Row
 from pellucid.text.sentences import sentence_spans
@@ -53,17 +52,6 @@ class SentenceReasons(Reasons):
         """Return one line."""
         return f"SentenceReasons({self.encoder!r})"
 
-    def sentence_vectors(self, text: str, role: Role = "document") -> Vectors:
-        """Return the vectors of the sentences of a text at length 1, float32 [sentences, dimension].
-
-        Keep them beside the text's own vector, as float16 if you like, and give them to `explain_vectors`: then
-        explaining takes no pass.
-        """
-        return self._encode(text, role, self._spans(text, role))
-
-    def _encode(self, text: str, role: Role, spans: list[Span]) -> Vectors:
-        return unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)
-
     def _spans(self, text: str, role: Role) -> list[Span]:
         """Return where the sentences stand that the encoder reads, the last one up to where it stops."""
         end: int = self.encoder.tokenized([text], role)[0].end  # type: ignore[attr-defined]  # an `EncoderEmbedder`
@@ -72,29 +60,11 @@ class SentenceReasons(Reasons):
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return a part for each sentence that the encoder reads."""
         spans = self._spans(text, role)
-        return self._parts_of(text, spans, vector, self._encode(text, role, spans) if len(spans) > 1 else None)
-
-    def parts_from(self, text: str, role: Role, vector: Floats, sentence_vectors: Any = None) -> Parts:
-        """Return a part for each sentence, given their vectors; without them the text is one part.
-
-        Raises:
-            InputError: there are not as many vectors as sentences, or one is not finite.
-        """
-        return self._parts_of(text, self._spans(text, role), vector, sentence_vectors)
-
-    def _parts_of(self, text: str, spans: list[Span], vector: Floats, sentence_vectors: Any) -> Parts:
         spans, centred = spans or [(0, 0)], vector - self.common
-        if sentence_vectors is None:
-            spans, parts = [(spans[0][0], spans[-1][1])], centred[None]
-        else:
-            texts = [text[slice(*span)] for span in spans]
-            if len(sentence_vectors) != len(texts):
-                raise InputError(
-                    f"{text!r:.60} has {len(texts)} sentences, and {len(sentence_vectors)} vectors of sentences are "
-                    "given; give what model.reasons.sentence_vectors(text) returns"
-                )
-            rows = checked_vectors(sentence_vectors, texts, "sentence_vectors", len(centred))
-            parts = _parts(at_length_1(rows).astype(np.float64) - self.common, centred)
+        parts = centred[None]
+        if len(spans) > 1:
+            rows = unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)
+            parts = _parts(rows.astype(np.float64) - self.common, centred)
         names = [" ".join(canonicalize(text[slice(*span)]).split()) for span in spans]
         sentences = spans_by(zip(names, spans))  # a sentence that is repeated is one part
         keys = list(sentences)

@@ -28,9 +28,7 @@ import hashlib
 import json
 import math
 import shutil
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import islice
@@ -42,12 +40,11 @@ import numpy as np
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import PROBES, check_same, fingerprint, same_model
-from pellucid.core.query import Floats, Integers
+from pellucid.core.query import Floats
 from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, form_directions, unit_vectors
 from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.explain.rows import WORD, Row
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.folder import bundled_models, cache_folder, check_family, read_config, saving
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.progress import Progress
@@ -84,7 +81,7 @@ _IMPORTANCE_RIDGE, _IMPORTANCE_EVEN, _IMPORTANCE_CONTEXT, _OOV_WEIGHT = 0.3, 0.7
 """The same for importance, chosen for agreement with leave-one-out (docs/results-reasons.md); the share of context that
 goes when words go; and how large a word without a vector is taken to be, in the largest part of the text."""
 
-_SHARD_TEXTS = 1_024  # between two checkpoints
+_BLOCK_TEXTS = 1_024  # encoded in one call
 _MAX_UNSTEADY = 1e-2  # difference of a coordinate of one text, at length 1, in two calls
 _N_PROBED, _MULTILINGUAL_SHARE = 100, 0.5  # translations looked for; share found by an encoder of both languages
 _MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
@@ -107,14 +104,12 @@ class Fit:
         explained: share of the variance of the encoder's vectors that words explain (R2), before they are weighted and
             without what says the form of a text.
         full_fit: cosine of a text's words and its vector from which the words speak for its whole length.
-        context: mean size of the context of pairs of near texts, over their mean score less what all texts share.
     """
 
     table: str
     texts: int
     explained: float
     full_fit: float = 0.6
-    context: float = 0.0
 
 
 class WordReasons(Reasons):
@@ -273,7 +268,7 @@ def _read_fit(folder: Path, config: Mapping[str, Any]) -> Fit:
         fit = Fit(**config["fit"])
     except (KeyError, TypeError) as error:
         raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
-    numbers = fit.explained, fit.full_fit, fit.context
+    numbers = fit.explained, fit.full_fit
     is_fit = type(fit.table) is str and type(fit.texts) is int and {*map(type, numbers)} <= {int, float}
     if config.get("way") != WordReasons.kind or not is_fit:
         raise ModelFolderError(f"{folder} holds no reasons by words: {fit!r:.200}")
@@ -349,7 +344,6 @@ def fit_words(
     vectors: Any = None,
     *,
     table: StaticEmbedder | None = None,
-    work_dir: str | Path | None = None,
     show_progress_bar: bool = True,
 ) -> WordReasons:
     """Fit the words of a static model to an encoder; see `EncoderEmbedder.fit_reasons`."""
@@ -364,7 +358,7 @@ def fit_words(
         )
     if vectors is None:
         _check_steady(encoder)
-        rows = encode_resumable(encoder, texts, work_dir, show_progress_bar)
+        rows = _encode(encoder, texts, show_progress_bar)
     else:
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(_bundled, names) if table is None else [static_model(table, "reasons")]
@@ -401,23 +395,11 @@ def _fitted(
     name = table.source if table.source in bundled_models() else "table"
     arrays = {"map": matrix, "common": common} | ({_FORM: form} if len(form) else {})
     reasons = WordReasons(table, arrays, Fit(name, len(texts), explained), encoder_fingerprint)
-    return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(is_held_out))
-
-
-def _calibrated(reasons: WordReasons, texts: list[str], vectors: Floats, held_out: Integers) -> WordReasons:
-    """Set what counts as a full fit by the texts held out, and note how much context their nearest pairs have."""
-    centred = reasons.centred(vectors)
-    fits = [reasons.fit_cosine(texts[n], centred[n]) for n in held_out.tolist()]
-    full_fit = min(max(FULL_FIT_RATIO * float(np.median(fits)), _MIN_FULL_FIT), 1.0)
+    held_out = np.flatnonzero(is_held_out).tolist()
+    centred = reasons.centred(vectors[held_out].astype(np.float64))
+    cosines = [reasons.fit_cosine(texts[n], row) for n, row in zip(held_out, centred)]
+    full_fit = min(max(FULL_FIT_RATIO * float(np.median(cosines)), _MIN_FULL_FIT), 1.0)
     reasons.fit = replace(reasons.fit, full_fit=full_fit)
-    cosines = vectors[held_out] @ vectors.T
-    cosines[np.arange(len(held_out)), held_out] = -np.inf
-    pairs = list(zip(held_out.tolist(), cosines.argmax(axis=1).tolist()))
-    sums = {n: reasons.parts(texts[n], None, vectors[n]).vectors.sum(axis=0) for pair in pairs for n in pair}
-    scores = np.array([centred[a] @ centred[b] for a, b in pairs])
-    contexts = scores - np.array([sums[a] @ sums[b] for a, b in pairs])
-    context = float(np.abs(contexts).mean() / max(float(scores.mean()), _EPS))
-    reasons.fit = replace(reasons.fit, context=context)
     return reasons
 
 
@@ -493,57 +475,21 @@ def n_fit_texts() -> tuple[int, int]:
     return len(english) + n_checked, len(english) // 4 + 2 * len(pairs) + n_checked
 
 
-def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:
-    """Return the mean vector at length 1 of some texts, float64 [dimension]; None for sentences that come with us."""
-    if texts is None:
-        texts_at_hand, _ = open_texts(encoder)
-        chosen = texts_at_hand[:: max(1, len(texts_at_hand) // _N_AVERAGED)]
-    else:
-        chosen = check_texts(islice(texts, MAX_FIT_TEXTS))
-    if not chosen:
-        raise InputError("no texts are given to take the mean vector of; give some hundred, or None")
-    mean: Floats = unit_vectors(encoder, chosen).mean(axis=0, dtype=np.float64)
+def mean_vector(encoder: Embedder) -> Floats:
+    """Return the mean vector at length 1 of sentences that come with us, float64 [dimension]."""
+    texts, _ = open_texts(encoder)
+    mean: Floats = unit_vectors(encoder, texts[:: max(1, len(texts) // _N_AVERAGED)]).mean(axis=0, dtype=np.float64)
     return mean
 
 
-def encode_resumable(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
-    """Return the vectors of texts at length 1; with a work folder, those of an earlier run are used."""
-    starts = range(0, len(texts), _SHARD_TEXTS)
-    with Progress("fitting reasons", total=len(texts), enabled=show) as progress, _half_precision(encoder):
-
-        def encoded(start: int) -> Vectors:
-            rows = unit_vectors(encoder, texts[start : start + _SHARD_TEXTS])
-            progress.advance(len(rows))
-            return rows
-
-        if work_dir is None:
-            return np.concatenate([encoded(start) for start in starts])
-        with WorkFolder(work_dir) as work:
-            work.bind_settings({"encoder": fingerprint(encoder)["stored"]})
-            work.note_texts("texts", texts, "the texts")
-            for start in starts:
-                if work.rows("vectors") > start:
-                    progress.advance(min(_SHARD_TEXTS, len(texts) - start))
-                    continue
-                work.append("vectors", encoded(start))
-                work.commit()
-            return work.array("vectors")
-
-
-@contextmanager
-def _half_precision(encoder: Embedder) -> Iterator[None]:
-    """Let torch compute in bfloat16 where the processor does so itself: twice as fast, and near enough to fit on."""
-    from pellucid.transformer.backbone import half_dtype
-
-    torch: Any = sys.modules.get("torch")
-    model: Any = getattr(encoder, "model", None)
-    weights = [*model.parameters()] if hasattr(model, "parameters") else []  # those in half precision are not mixed
-    is_float32 = torch is not None and {weight.dtype for weight in weights} <= {torch.float32}
-    if not is_float32 or encoder.device != "cpu" or half_dtype() != "bfloat16":
-        yield
-        return
-    with torch.autocast("cpu", torch.bfloat16):
-        yield
+def _encode(encoder: Embedder, texts: list[str], show_progress_bar: bool) -> Vectors:
+    """Return the vectors of texts at length 1."""
+    blocks = []
+    with Progress("fitting reasons", total=len(texts), enabled=show_progress_bar) as progress:
+        for start in range(0, len(texts), _BLOCK_TEXTS):
+            blocks.append(unit_vectors(encoder, texts[start : start + _BLOCK_TEXTS]))
+            progress.advance(len(blocks[-1]))
+    return np.concatenate(blocks)
 
 
 def _check_steady(encoder: Embedder) -> None:

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from pellucid.lexicon.training import TrainingSettings as TrainingSettings, train_lexicon as train_lexicon
     from pellucid.lexicon.training_data import (
         TrainingSet as TrainingSet,
-        mine_negatives as mine_negatives,
         read_training_sets as read_training_sets,
-        score_rows as score_rows,
-        write_rows as write_rows,
     )
 else:
     __getattr__, __dir__, __all__ = lazy(
@@ -24,6 +21,6 @@ else:
             "pellucid.lexicon.embedder": "LexiconEmbedder LexiconSettings",
             "pellucid.lexicon.static": "StaticLexiconEmbedder",
             "pellucid.lexicon.training": "TrainingSettings train_lexicon",
-            "pellucid.lexicon.training_data": "TrainingSet mine_negatives read_training_sets score_rows write_rows",
+            "pellucid.lexicon.training_data": "TrainingSet read_training_sets",
         },
     )

@@ -20,7 +20,7 @@ On disk:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from pellucid.static.bulk import BulkRows
 
 _TENSORS, _TABLE = "lexicon.safetensors", "dimensions.tsv"
-_COMPILE_MIN_CHARS = 4_000  # up to so many in all calls so far, indexing the words for the C kernels does not pay
 _MAX_CLUSTERS = 1 << 15  # the numbers of clusters are int16
 _MIN_SCALE = 1e-18  # a word whose scale is below fires nothing
 
@@ -152,7 +151,6 @@ class StaticLexiconEmbedder(Embedder):
         self._dimensions = dimensions
         self._bulk: BulkRows | None = None  # made when first needed
         self._kernel_table: SparseTable | None = None
-        self._characters = 0  # encoded without it
         check_integer("max_active_dims", max_active_dims, optional=True)
         _check_table(self.table, len(vocabulary), self._clusters)
 
@@ -269,26 +267,14 @@ class StaticLexiconEmbedder(Embedder):
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
         """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
-        if self._bulk is None:
-            self._characters += sum(map(len, texts))
-            if self._characters <= _COMPILE_MIN_CHARS:
-                return self._encode_plainly(texts)
-            from pellucid.static.bulk import BulkRows  # tokenizers takes a while to import
-
-            self._bulk = BulkRows(self.vocabulary)
-        rows = self._compiled(self._bulk, texts, show_progress_bar)
-        if self.mixing is None and self.max_active_dims is None:
-            return rows
-        return sparse_units(rows, self.mixing, self.max_active_dims)
-
-    def _compiled(self, bulk: BulkRows, texts: list[str], show_progress_bar: bool) -> Any:
-        """Encode texts block by block with compiled functions."""
         from scipy import sparse
 
+        from pellucid.static.bulk import BulkRows  # tokenizers takes a while to import
         from pellucid.static.precision import as_kernel_array
 
         k = self._clusters
-        if self._kernel_table is None:
+        if self._bulk is None or self._kernel_table is None:
+            self._bulk = BulkRows(self.vocabulary)
             self._kernel_table = SparseTable([as_kernel_array(array) for array in self.table], k)
         table = self._kernel_table
         blocks = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
@@ -297,16 +283,11 @@ class StaticLexiconEmbedder(Embedder):
             starts, columns, values = table.pool(rows, ends)
             blocks[first] = sparse.csr_matrix((values, columns, starts), shape=(len(ends), k))
 
-        bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
-        return sparse.vstack([blocks[first] for first in sorted(blocks)], format="csr")
-
-    def _encode_plainly(self, texts: Sequence[str]) -> Any:
-        """Encode `texts` as the method is defined; the compiled path must agree with this."""
-        from scipy import sparse
-
-        sums = [_TextClusters(self, text).sums for text in texts]
-        rows = sparse.vstack([sparse.csr_matrix((0, self._clusters)), *sums], format="csr")
-        return sparse_units(rows.log1p(), self.mixing, self.max_active_dims)
+        self._bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
+        rows = sparse.vstack([blocks[first] for first in sorted(blocks)], format="csr")
+        if self.mixing is None and self.max_active_dims is None:
+            return rows
+        return sparse_units(rows, self.mixing, self.max_active_dims)
 
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read one or two checked texts."""

@@ -1,7 +1,7 @@
 """Training a lexicon model on pairs, hard negatives and a teacher's scores (LENS paper, sections 3.3 and 4.1).
 
 A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
-trainer, the adapter peft's: mixed precision and gradient checkpointing work as there. Rows are in `training_data.py`,
+trainer, the adapter peft's. Rows are in `training_data.py`,
 the losses and batches in `trainer.py`.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,19 +19,16 @@ import numpy as np
 
 from pellucid.errors import InputError, check_integer, check_numbers, check_seed, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.training_data import TrainingSet
+from pellucid.lexicon.training_data import TextSet, TrainingSet
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum, translate_os_errors
 from pellucid.process import kept_random_states
-from pellucid.progress import Progress
-from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
+from pellucid.transformer.backbone import merge_adapter, open_adapter, unchanged_names
 
 if TYPE_CHECKING:
-    from pellucid.lexicon.trainer import Collator, LexiconModule, LexiconTrainer, TextSet
+    from pellucid.lexicon.trainer import Collator, LexiconModule
 
 _FREE = ("save_steps",)  # settings that may differ when a run is resumed
-_BLOCK = 16_384  # vectors hashed at a time
-_DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 TRAINED = "trained"
 """Where in the folder of a run the adapter is in the end, and centroids that were trained."""
 
@@ -58,11 +54,10 @@ class TrainingSettings:
         rank: of the adapter.
         alpha: its scale, times 1 / rank.
         dropout: before the adapter.
-        adapter: folder of an adapter that training starts from, such as `TRAINED` of an earlier run with this rank and
-            alpha; None begins with one that changes nothing.
+        adapter: folder of an adapter that training starts from, such as `TRAINED` of an earlier run; it has its own
+            rank, alpha and dropout. None begins with one that changes nothing.
         train_head: train the centroids as well.
         bf16: compute in bfloat16, as CPUs and GPUs of some years can.
-        gradient_checkpointing: compute states twice instead of keeping them.
         save_steps: batches between two checkpoints.
         seed: of the adapter's first weights, the order of rows and the draw of texts.
     """
@@ -83,7 +78,6 @@ class TrainingSettings:
     adapter: str | None = None
     train_head: bool = False
     bf16: bool = False
-    gradient_checkpointing: bool = False
     save_steps: int = 500
     seed: int = 0
 
@@ -141,12 +135,9 @@ def train_lexicon(
         from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
 
         collator = Collator(model, named, settings.group_size, settings.seed)
-        with (
-            adapted_model(model, settings) as adapted,
-            Progress("training", unit="steps", enabled=show_progress_bar) as bar,
-        ):
-            train_module(LexiconModule(model, adapted, train_head=settings.train_head), collator, work, settings, bar)
-    collator.warn_of_cut()
+        module = LexiconModule(*adapted_model(model, settings), train_head=settings.train_head)
+        train_module(module, collator, work, settings, show_progress_bar)
+        del module  # its copy of the transformer is as large as the one made next
     trained = trained_model(model, work.path / TRAINED, HEAD if settings.train_head else None)
     if any(row.prompt for part in sets if isinstance(part, TrainingSet) for row in part.rows):
         return trained.with_settings(replace(trained.settings, takes_instruction=True))
@@ -154,10 +145,14 @@ def train_lexicon(
 
 
 def train_module(
-    module: LexiconModule, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
+    module: LexiconModule, collator: Collator, work: WorkFolder, settings: TrainingSettings, show_progress_bar: bool
 ) -> None:
     """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`."""
-    from pellucid.lexicon.trainer import checksums
+    from datasets import Dataset, DatasetDict
+    from sentence_transformers import SentenceTransformer
+    from transformers import PrinterCallback
+
+    from pellucid.lexicon.trainer import CandidateLoss, LexiconTrainer, SimilarityLoss, Watch, checksums
 
     checkpoints = work.metadata.get("checkpoints", {})  # one that was being written when the run stopped is not there
     last = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")), default="")
@@ -167,9 +162,24 @@ def train_module(
             work.verify(work.path / folder / name, digest)
     if done:
         return  # the trainer would take one more step
-    trainer = _trainer(module, collator, work, settings, progress)
-    trainer.train(resume_from_checkpoint=str(work.path / last) if last else None)
+    sets = collator.sets
+    student = SentenceTransformer(modules=[module], device=str(module.head.device))
+    trainer = LexiconTrainer(
+        model=student,
+        args=_arguments(
+            work.path, settings, on_cpu=module.head.device.type == "cpu", show_progress_bar=show_progress_bar
+        ),
+        train_dataset=DatasetDict({n: Dataset.from_dict({"number": range(len(part))}) for n, part in sets.items()}),
+        loss={
+            name: (CandidateLoss if isinstance(part, TrainingSet) else SimilarityLoss)(student, settings)
+            for name, part in sets.items()
+        },
+        data_collator=collator,
+        callbacks=[Watch(collator, work)],
+    )
+    trainer.remove_callback(PrinterCallback)
     with translate_os_errors(work.path):
+        trainer.train(resume_from_checkpoint=str(work.path / last) if last else None)
         module.save(str(work.path / TRAINED))
     work.commit({TRAINED: checksums(work.path / TRAINED)})
 
@@ -199,37 +209,7 @@ def _checked(
     return named
 
 
-def _trainer(
-    module: Any, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
-) -> LexiconTrainer:
-    """Return the trainer, ready to run."""
-    from datasets import Dataset, DatasetDict
-    from sentence_transformers import SentenceTransformer
-    from transformers import PrinterCallback, ProgressCallback
-
-    from pellucid.lexicon.trainer import CandidateLoss, LexiconTrainer, SimilarityLoss, Watch
-
-    sets = collator.sets
-    student = SentenceTransformer(modules=[module], device=str(module.head.device))
-    trainer = LexiconTrainer(
-        model=student,
-        args=_arguments(work.path, settings, on_cpu=module.head.device.type == "cpu"),
-        train_dataset=DatasetDict({n: Dataset.from_dict({"number": range(len(part))}) for n, part in sets.items()}),
-        loss={
-            name: CandidateLoss(student, settings, in_batch=training_set.in_batch)
-            if isinstance(training_set, TrainingSet)
-            else SimilarityLoss(student, settings)
-            for name, training_set in sets.items()
-        },
-        data_collator=collator,
-        callbacks=[Watch(collator, progress, work)],
-    )
-    for noisy in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(noisy)
-    return trainer
-
-
-def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any:
+def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool, show_progress_bar: bool) -> Any:
     """Return the trainer's arguments."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
@@ -251,7 +231,7 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any
         logging_nan_inf_filter=False,
         seed=settings.seed,
         report_to="none",
-        disable_tqdm=True,
+        disable_tqdm=not show_progress_bar,
         dataloader_pin_memory=not on_cpu,
     )
     if arguments.n_gpu > 1:
@@ -259,16 +239,14 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any
     return arguments
 
 
-@contextmanager
-def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterator[Any]:
-    """Put an adapter into all linear layers of the model's transformer, and take it out again."""
+def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> tuple[LexiconEmbedder, Any]:
+    """Return a copy of the model, and its transformer with an adapter in all linear layers."""
     try:
         import torch
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise missing_extra(error.name or "peft", "torch") from error
-    transformer = model.backbone.model
-    trainable = {name: weight.requires_grad for name, weight in transformer.named_parameters()}
+    transformer = copy.deepcopy(model.backbone.model)
     unused = any("pooler" in name.split(".") for name, _ in transformer.named_modules())
     config = LoraConfig(
         r=settings.rank,
@@ -279,48 +257,14 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterato
     )
     torch.manual_seed(settings.seed)
     with unchanged_names():
-        adapted = get_peft_model(transformer, config)
-    _checkpoint_states(transformer, settings.gradient_checkpointing)
-    try:
-        if settings.adapter is not None:
-            _take_over(adapted, Path(settings.adapter), settings)
-        yield adapted
-    finally:
-        _checkpoint_states(transformer, False)
-        adapted.unload()
-        transformer.eval()
-        transformer.__dict__.pop("peft_config", None)
-        for name, weight in transformer.named_parameters():
-            weight.requires_grad_(trainable[name]).grad = None
-
-
-def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
-    """Set the weights of a new adapter to those in `folder`."""
-    from peft import set_peft_model_state_dict
-
-    config, tensors = read_adapter(folder)
-    requested = {"r": settings.rank, "lora_alpha": settings.alpha}
-    stored = {name: config.get(name) for name in requested}
-    if stored != requested or config.get("use_rslora") or not _is_plain((config, tensors)):
-        raise InputError(
-            f"the adapter in {folder} has {stored}; to start from it, train with rank and alpha like these. It must be "
-            "low-rank factors alone, without rslora, DoRA or patterns"
-        )
-    loaded = set_peft_model_state_dict(adapted, tensors)
-    missing = [name for name in loaded.missing_keys if ".lora_" in name]
-    if loaded.unexpected_keys or missing:
-        name = [*loaded.unexpected_keys, *missing][0]
-        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in only one of them")
-
-
-def _checkpoint_states(transformer: Any, enabled: bool) -> None:
-    """Keep states for the backward pass, or compute them twice; transformers has a new name for this."""
-    kind = "activation" if hasattr(transformer, "activation_checkpointing_enable") else "gradient"
-    if enabled:
-        enable = getattr(transformer, f"{kind}_checkpointing_enable")
-        enable(**{f"{kind}_checkpointing_kwargs": {"use_reentrant": False}})
-    else:
-        getattr(transformer, f"{kind}_checkpointing_disable")()
+        if settings.adapter is None:
+            adapted = get_peft_model(transformer, config)
+        else:
+            adapted = open_adapter(transformer, Path(settings.adapter), is_trainable=True)[0]
+    copied = LexiconEmbedder(
+        replace(model.backbone, model=transformer), model.clusters, model.settings, bias=model.bias
+    )
+    return copied, adapted
 
 
 def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> LexiconEmbedder:
@@ -335,17 +279,6 @@ def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> Lex
     return LexiconEmbedder(backbone, clusters, model.settings, bias=model.bias)
 
 
-def _is_plain(adapter: Adapter) -> bool:
-    """Whether the adapter is low-rank factors of linear layers, all of one rank and scale, and nothing else."""
-    config, tensors = adapter
-    odd = ("rank_pattern", "alpha_pattern", "use_dora", "modules_to_save", "fan_in_fan_out", "trainable_token_indices")
-    return (
-        config.get("peft_type") == "LORA"
-        and not any(config.get(name) for name in odd)
-        and all(name.endswith((_DOWN, _UP)) and tensor.ndim == 2 for name, tensor in tensors.items())
-    )
-
-
 def bind_run(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Record in the folder what the run was asked for, after checking that it is not another run's."""
     start = settings["adapter"]
@@ -354,7 +287,7 @@ def bind_run(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], 
         {
             **{name: value for name, value in settings.items() if name not in _FREE},
             "adapter": start and {path.name: checksum(path) for path in files if path.is_file()},
-            "sets": list(sets),
+            **{f"the training set {name!r}": _digest(part) for name, part in sets.items()},
             "model": {
                 "clusters": model.get_embedding_dimension(),
                 "pooling": model.settings.pooling,
@@ -362,13 +295,13 @@ def bind_run(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], 
             },
         }
     )
-    for name, part in sets.items():
-        work.note_texts(name, _items(part), f"the training set {name!r}")
 
 
-def _items(part: Any) -> Iterator[str]:
-    """Yield the rows of a set as text, or its texts and then hashes of their vectors."""
-    yield from map(repr, getattr(part, "rows", None) or part.texts)
-    for start in range(0, len(part) if hasattr(part, "vectors") else 0, _BLOCK):
-        block = np.ascontiguousarray(part.vectors[start : start + _BLOCK], np.float32)
-        yield hashlib.blake2b(block.tobytes(), digest_size=16).hexdigest()
+def _digest(part: TrainingSet | TextSet) -> str:
+    """Return a hash of the rows of a set, or of its texts and their vectors."""
+    digest = hashlib.sha256()
+    for row in part.rows if isinstance(part, TrainingSet) else part.texts:
+        digest.update(repr(row).encode("utf-8", "backslashreplace"))
+    if not isinstance(part, TrainingSet):
+        digest.update(np.ascontiguousarray(part.vectors, np.float32).tobytes())
+    return digest.hexdigest()

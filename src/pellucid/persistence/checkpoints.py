@@ -4,8 +4,8 @@
 of each of them and of itself: damaged or missing files are named in an error, never used or silently made again.
 `commit` replaces it in one step; what was written since the last commit does not count. One run at a time works in it.
 
-A corpus is known by a hash of its texts, in order, noted at least every 1,024 texts. A resumed run yields texts only
-after the hash shows that they are the same.
+A corpus is known by a hash of every 1,024 texts, in order. A resumed run yields texts only after their hash shows that
+they are the same.
 """
 
 from __future__ import annotations
@@ -43,21 +43,19 @@ _SAVED = ("*.state.safetensors", "*.state.jsonl", "*.state.bin", "checkpoint-*")
 class WorkFolder:
     """A folder for the state of a run, with checksums and hashes of the texts read; use it as a context manager."""
 
-    def __init__(self, path: str | os.PathLike[str], *, alone: bool = True) -> None:
-        """Name the folder; `alone=False` is for a further process of the run, which neither locks nor writes."""
-        self.path, self.metadata, self._alone = Path(os.path.expanduser(path)).absolute(), dict[str, Any](), alone
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Name the folder."""
+        self.path, self.metadata = Path(os.path.expanduser(path)).absolute(), dict[str, Any]()
         self._state: dict[str, Any] = {}
-        self._digests: dict[str, _Digest] = {}
         self._appending: dict[str, Any] = {}
         self._superseded: list[Path] = []
 
     def __enter__(self) -> WorkFolder:
         """Lock the folder and read its state."""
         with ExitStack() as stack, translate_os_errors(self.path):
-            if self._alone:
-                self.path.mkdir(parents=True, exist_ok=True)
-                self._lock_file = stack.enter_context(locked(self.path))
-            self._state = self._read()
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock_file = stack.enter_context(locked(self.path))
+            self._state = self.read()
             self.metadata = self._state["facts"]
             if not (self.path / "state.json").exists():
                 self.commit()  # from here on a folder without a state has lost it
@@ -68,7 +66,8 @@ class WorkFolder:
         """Release the lock; what was not committed is lost."""
         self._lock.close()
 
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
+        """Return the state that is in the folder, checked; a further process of the run needs no lock for it."""
         path = self.path / "state.json"
         if not path.exists():
             if any(next(self.path.glob(saved), None) for saved in _SAVED):
@@ -76,16 +75,14 @@ class WorkFolder:
             return {"asked": None, "facts": {}, "texts": {}, "files": {}, "arrays": {}}
         try:
             state = read_json(path)
+            is_whole = isinstance(state, dict) and state.pop("checksum", None) == _digest_of(state)
         except ReadingError:
             raise
-        except ModelFolderError as error:
+        except (ModelFolderError, RecursionError) as error:  # nested as deeply as could just be read
             raise self._damaged(path) from error
-        try:
-            if not isinstance(state, dict) or state.pop("checksum", None) != _digest_of(state):
-                raise self._damaged(path)
-        except RecursionError as error:  # nested as deeply as could just be read
-            raise self._damaged(path) from error
-        return state
+        if not is_whole:
+            raise self._damaged(path)
+        return state  # type: ignore[no-any-return]
 
     def _damaged(self, path: Path) -> ModelFolderError:
         what = "damaged, or was changed" if path.exists() else "missing"
@@ -108,65 +105,39 @@ class WorkFolder:
     def commit(self, metadata: Mapping[str, Any] | None = None) -> None:
         """Make all that was read, saved and appended count, together with `metadata`."""
         self.metadata.update(metadata or {})
-        for key, digest in self._digests.items():
-            digest.note(self._state["texts"][key]["marks"])
-        if self._alone:
-            self._check_process()
-            write_json(self.path / "state.json", {**self._state, "checksum": _digest_of(self._state)}, indent=None)
-            for path in self._superseded:
-                path.unlink(missing_ok=True)
-            self._superseded.clear()
-
-    def _check_process(self) -> None:
-        """Refuse to write in a process that was forked from the one that runs here."""
-        if self._alone:
-            self._lock_file.check(self.path)
+        self._lock_file.check(self.path)
+        write_json(self.path / "state.json", {**self._state, "checksum": _digest_of(self._state)}, indent=None)
+        for path in self._superseded:
+            path.unlink(missing_ok=True)
+        self._superseded.clear()
 
     def texts(self, key: str, source: Iterable[str], name: str) -> Iterator[str]:
         """Yield the texts of `source`, of which those read before must be the same, and note the others."""
-        reader, digest = iter(source), _Digest()
-        yield from self._proven(key, reader, digest, name)
-        record = self._state["texts"].setdefault(key, {"marks": [], "whole": False})
-        self._digests[key] = digest
-        texts = characters = 0
-        for text in () if record["whole"] else reader:
-            digest.add(text)
-            texts, characters = texts + 1, characters + len(text)
-            if texts == _BLOCK_TEXTS or characters >= _BLOCK_CHARACTERS:
-                digest.note(record["marks"])
-                texts = characters = 0
-            yield text
-        digest.note(record["marks"])
+        record = self._state["texts"].setdefault(key, {"blocks": [], "texts": 0, "whole": False})
+        blocks, n_blocks, n_texts = record["blocks"], 0, 0
+        for n_blocks, block in enumerate(_blocks(source), 1):
+            if n_blocks > len(blocks) and not record["whole"]:
+                blocks.append(_digest_of(block))
+                record["texts"] += len(block)
+            elif n_blocks > len(blocks) or blocks[n_blocks - 1] != _digest_of(block):
+                raise self._other_texts(name, f"texts {n_texts + 1:,} to {n_texts + len(block):,} are not the same")
+            n_texts += len(block)
+            yield from block
+        if n_blocks < len(blocks):
+            raise self._other_texts(name, f"it ends after {n_texts:,} texts")
         record["whole"] = True
 
-    def note_texts(self, key: str, source: Iterable[str], name: str) -> None:
-        """Read all of `source`, as `texts` does."""
-        for _ in self.texts(key, source, name):
-            pass
+    def _other_texts(self, name: str, difference: str) -> InputError:
+        return InputError(
+            f"{name} is not the corpus that the run in {self.path} was begun with: {difference}. Give that corpus to "
+            f"resume, or start again: delete {self.path}, or give another folder"
+        )
 
     def check_texts(self, key: str, source: Iterable[str], name: str) -> None:
         """Read as much of `source` as was read before, and no more."""
-        for _ in self._proven(key, iter(source), _Digest(), name):
+        record = self._state["texts"].get(key, {"texts": 0, "whole": False})
+        for _ in islice(self.texts(key, source, name), None if record["whole"] else record["texts"]):
             pass
-
-    def _proven(self, key: str, reader: Iterator[str], digest: _Digest, name: str) -> Iterator[str]:
-        """Yield the texts that were read before, block by block."""
-        record = self._state["texts"].get(key, {"marks": [], "whole": False})
-        begun = f"the corpus that the run in {self.path} was begun with"
-        hint = f"Give that corpus to resume, or start again: delete {self.path}, or give another folder"
-        for mark in list(record["marks"]):
-            first = digest.count + 1
-            block = list(islice(reader, mark[0] - digest.count))
-            for text in block:
-                digest.add(text)
-            if digest.mark() != mark:
-                ends = f", and it ends after {digest.count:,}" if digest.count < mark[0] else ""
-                raise InputError(
-                    f"{name} is not {begun}: texts {first:,} to {mark[0]:,} are not the same{ends}. {hint}"
-                )
-            yield from block
-        if record["whole"] and next(reader, None) is not None:
-            raise InputError(f"{name} is not {begun}: that ended after {digest.count:,} texts. {hint}")
 
     def __contains__(self, name: str) -> bool:
         """Return whether something was saved or appended under `name`."""
@@ -207,7 +178,7 @@ class WorkFolder:
 
     def append(self, name: str, rows: npt.NDArray[Any]) -> None:
         """Add rows to an array that grows on disk; the first rows give its dtype and the shape of a row."""
-        self._check_process()
+        self._lock_file.check(self.path)
         new = {"dtype": rows.dtype.newbyteorder("<").str, "shape": [0, *rows.shape[1:]], "checksum": ""}
         entry = self._state["arrays"].get(name, new)
         path, done = self._array_file(name, entry)
@@ -224,10 +195,6 @@ class WorkFolder:
         digest.update(data)
         shape = [entry["shape"][0] + len(rows), *entry["shape"][1:]]
         self._state["arrays"][name] = {"dtype": entry["dtype"], "shape": shape, "checksum": digest.hexdigest()}
-
-    def rows(self, name: str) -> int:
-        """Return how many rows were appended under `name`."""
-        return int(self._state["arrays"][name]["shape"][0]) if name in self._state["arrays"] else 0
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """Return the rows appended under `name`, mapped copy-on-write."""
@@ -251,27 +218,20 @@ class WorkFolder:
         return digest
 
 
-class _Digest:
-    """The hash of the texts of a corpus so far, each with its length before it."""
-
-    def __init__(self) -> None:
-        self.count, self._hash = 0, hashlib.blake2b(digest_size=16)
-
-    def add(self, text: str) -> None:
-        content = text.encode("utf-8", "surrogatepass")
-        self._hash.update(len(content).to_bytes(8, "little") + content)
-        self.count += 1
-
-    def mark(self) -> list[Any]:
-        """Return how many texts there were, and their hash."""
-        return [self.count, self._hash.hexdigest()]
-
-    def note(self, marks: list[list[Any]]) -> None:
-        """Add the mark to `marks` if it is further than they are."""
-        if self.count > (marks[-1][0] if marks else 0):
-            marks.append(self.mark())
+def _blocks(source: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts in blocks that end after as many texts or characters as may be held back."""
+    block: list[str] = []
+    n_characters = 0
+    for text in source:
+        block.append(text)
+        n_characters += len(text)
+        if len(block) == _BLOCK_TEXTS or n_characters >= _BLOCK_CHARACTERS:
+            yield block
+            block, n_characters = [], 0
+    if block:
+        yield block
 
 
-def _digest_of(state: Mapping[str, Any]) -> str:
-    """Return the checksum of a state."""
-    return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()
+def _digest_of(value: Any) -> str:
+    """Return the checksum of a state, or of some texts."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()

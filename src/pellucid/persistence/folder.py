@@ -30,10 +30,8 @@ from pellucid.persistence.store import (
     broken_tensor,
     checksum,
     read_json,
-    read_regular,
     reading_error,
     write_json,
-    writing,
     writing_folder,
 )
 
@@ -45,8 +43,6 @@ FORMAT = 1
 _BUNDLED = Path(__file__).parents[1] / "bundled"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of other libraries have no owner
-_HUB_URL = re.compile(r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([^?#]*).*", re.IGNORECASE)
-_HUB_SECTIONS = ("datasets", "spaces", "papers", "docs", "blog", "collections", "learn", "posts", "join", "settings")
 _OWNED_NAME = re.compile(  # of models on the hub whose owner is sentence-transformers; other names are not looked up
     r"(?:all|multi-qa|paraphrase|msmarco|nli|stsb|quora|distiluse|static-(?:retrieval|similarity))-[\w.-]+-v\d+"
     r"|(?:gtr|sentence)-t5-(?:base|large|xl|xxl)|average_word_embeddings_\w[\w.]*|use-cmlm-multilingual|LaBSE",
@@ -58,9 +54,6 @@ _MAX_CHECKED_BYTES = 4 << 20  # the files of a model that has no more are compar
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
 _MAX_CONFIG = 1 << 20  # bytes
 _CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
-
-_CHANGED_MARK = "<!-- Written by pellucid when it changed the model; the card below is that of the model before. -->"
-_LICENCE_FILE = re.compile(r"(?:LICEN[CS]E|NOTICE|COPYING)(?:[-.]\w+)?", re.IGNORECASE)
 
 _OUTSIDE: ContextVar[bool] = ContextVar("outside", default=False)
 
@@ -130,7 +123,7 @@ def _leads_inside(path: Path, folder: Path) -> bool:
 
 
 def resolve_name(name_or_path: Any) -> Any:
-    """Return a path without "~", and the hub id that an address of the hub, or a name without its owner, means.
+    """Return a path without "~", and the hub id that a name without its owner means.
 
     "all-MiniLM-L6-v2" is "sentence-transformers/all-MiniLM-L6-v2", as in that library, where no file has the name.
     """
@@ -141,24 +134,9 @@ def resolve_name(name_or_path: Any) -> Any:
         return Path(text)
     if text in bundled_models() or os.path.exists(text):
         return text
-    if address := _HUB_URL.fullmatch(text.strip()):
-        return _hub_id_of(text, address[1].strip("/").split("/"))
     if "://" in text:
-        raise ModelFolderError(f"{text!r:.200} is an address; download the model, and give its folder")
+        raise ModelFolderError(f"{text!r:.200} is an address; give owner/name of a model on the hub, or a folder")
     return f"sentence-transformers/{text}" if _OWNED_NAME.fullmatch(text) and not _looks_like_path(text) else text
-
-
-def _hub_id_of(address: str, parts: list[str]) -> str:
-    """Return "owner/name" of the path of an address of the hub."""
-    parts = parts[1:] if parts[0] == "models" else parts
-    if parts[0] in _HUB_SECTIONS or len(parts) < 2 or not _HUB_ID.fullmatch("/".join(parts[:2])):
-        raise ModelFolderError(f"{address!r:.200} is the address of no model on the hub; give owner/name")
-    if len(parts) > 3 and parts[2] in ("tree", "blob", "resolve", "commit") and parts[3] != "main":
-        raise ModelFolderError(
-            f"{address!r:.200} names the revision {parts[3]!r:.60}; get it with: hf download {'/'.join(parts[:2])} "
-            f"--revision {parts[3]} --local-dir FOLDER, and give the folder"
-        )
-    return "/".join(parts[:2])
 
 
 def identify(name_or_path: str | os.PathLike[str]) -> Kind:
@@ -484,74 +462,6 @@ def saving(
         card = target / "README.md"
         if has_card and (not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace")):
             (folder / "README.md").write_text(_card(target.resolve().name, family, model_config), encoding="utf-8")
-
-
-@contextmanager
-def carrying_card(source: str, path: str | os.PathLike[str], change: str) -> Iterator[None]:
-    """Carry the card and the licence files of a model over to a changed one, which is saved within.
-
-    A card that a person wrote at `path` stays, unless it is that of the model itself. Of a model without such a card
-    only the licence files are carried over.
-
-    Args:
-        source: the name, hub id or folder of the model before the change.
-        path: where the changed model is saved, which may be the same folder.
-        change: what was changed, which the card says.
-    """
-    target, folder = Path(os.path.expanduser(path)), _local_files(source)
-    licences = {} if folder is None else _licence_files(folder)
-    card = "" if folder is None else _own_card(folder)
-    is_same = folder is not None and target.exists() and target.samefile(folder)
-    is_free = is_same or not (present := _own_card(target)) or _CHANGED_MARK in present
-    yield
-    for name, content in licences.items():
-        if not (target / name).exists():
-            with writing(target / name) as tmp_path:
-                tmp_path.write_bytes(content)
-    if card and is_free:
-        with writing(target / "README.md") as tmp_path:
-            name = source if folder is None or not Path(source).exists() else folder.resolve().name
-            line = " ".join(f"Changed from the model {name} with pellucid {VERSION}: {change}.".split())
-            note = re.sub(r"([\\`<>\[\]])", r"\\\1", line)  # a name is text, not Markdown
-            tmp_path.write_text(_changed_card(card, note), encoding="utf-8", newline="\n")
-
-
-def _local_files(name: str) -> Path | None:
-    """Return the folder of a model's files, for one on the hub that of its card on this machine; None for none."""
-    resolved = str(resolve_name(name))
-    if resolved in bundled_models() or os.path.exists(resolved):
-        path = locate(resolved)
-        return path if path.is_dir() else None
-    from huggingface_hub import try_to_load_from_cache
-
-    card = try_to_load_from_cache(resolved, "README.md") if is_hub_id(resolved) else None
-    return Path(card).parent if isinstance(card, str) else None
-
-
-def _licence_files(folder: Path) -> dict[str, bytes]:
-    names = [name for name in _names(folder) if _LICENCE_FILE.fullmatch(name)]
-    return {name: read_regular(folder / name, _MAX_CONFIG) for name in names}
-
-
-def _own_card(folder: Path) -> str:
-    """Return the card of a model unless it is one that each save writes; "" for none."""
-    path = folder / "README.md"
-    text = read_regular(path, _MAX_CONFIG).decode(errors="replace") if path.is_file() else ""
-    return "" if _CARD_MARK in text else text
-
-
-def _changed_card(card: str, note: str) -> str:
-    """Return a card that says what was changed, below its head, which loses figures of the model before."""
-    head = re.match(r"---[^\S\n]*\n(?:.*\n)*?---[^\S\n]*(?:\n|$)", card)
-    metadata = (
-        re.sub(r"^(?:quality:.*|model-index:.*\n(?:[ -].*\n)*?(?=\S))\n?", "", head[0], flags=re.M) if head else ""
-    )
-    body = card[head.end() :] if head else card
-    earlier = f"\n{_CHANGED_MARK}\n\n"
-    if body.startswith(earlier):
-        return f"{metadata}{earlier}> {note}\n>\n{body.removeprefix(earlier)}"
-    below = "> The rest of this card is that model's: its figures were measured before the change."
-    return f"{metadata}{earlier}> {note}\n>\n{below}\n\n{body.lstrip()}"
 
 
 def _card(name: str, family: str, model_config: Mapping[str, Any]) -> str:

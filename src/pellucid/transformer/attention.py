@@ -12,14 +12,10 @@ exactly 0, up to rounding. Without one every layer mixes the last token into eve
 for a whole vector happens with probability 0. The test is done twice, without padding and with 3 masked tokens after
 the text, because masks are built differently then; and padding itself must not change a state, or a text's embedding
 would depend on its batch. Cost: two forward passes of two short rows, once when a model is opened.
-
-A third kind is for models of which only the upper layers were trained to read both ways: the lower ones stay causal, as
-they were trained, by a mask of their own. There the states behind them are tested as well.
 """
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import InputError
@@ -113,28 +109,22 @@ def open_head(model: Any, kind: str) -> None:
         )
 
 
-def set_attention(model: Any, attention: str | int) -> None:
+def set_attention(model: Any, attention: str) -> None:
     """Give a causal language model the attention wanted, and prove that any model has it.
 
     Args:
         model: of transformers.
-        attention: "causal", "bidirectional", or a number: so many layers from the first stay causal, those above them
-            look both ways.
+        attention: "causal" or "bidirectional".
 
     Raises:
-        InputError: it keeps another one, has not so many layers, or padding changes its states.
+        InputError: it keeps another one, or padding changes its states.
     """
-    causal_layers = 0 if isinstance(attention, str) else attention
-    attention = attention if isinstance(attention, str) else "bidirectional"
     if is_causal_lm(model.config):
         _switch(model, attention)
-        make_causal(model, causal_layers)
     problem = _problem(model, attention)
     if problem and attention == "bidirectional" and getattr(model.config, "_attn_implementation", "") != "eager":
         model.set_attn_implementation("eager")  # some follow the switch only so
         problem = _problem(model, attention)
-    if not problem and causal_layers and _lower_states_move(model, causal_layers):
-        problem = f"cannot keep its first {causal_layers} layers causal; use 'causal' or 'bidirectional'"
     if problem:
         raise InputError(f"{type(model).__name__} ({model.config.model_type}) {problem}")
 
@@ -149,51 +139,6 @@ def _switch(model: Any, attention: str) -> None:
         for _, buffer in module.named_buffers(recurse=False):
             if str(buffer.dtype) == "torch.bool" and buffer.ndim >= 2 and buffer.shape[-1] == buffer.shape[-2]:
                 buffer.fill_(True)
-
-
-def make_causal(model: Any, n_layers: int) -> None:
-    """Let the first layers see only what comes before, whatever mask they are given; the others keep theirs."""
-    import torch
-
-    total = getattr(model.config, "num_hidden_layers", 0)
-    if n_layers and not 0 < n_layers < total:
-        raise InputError(
-            f"attention is {n_layers}; {type(model).__name__} has {total} layers, of which fewer can be causal"
-        )
-    lists = (part for part in model.base_model.modules() if isinstance(part, torch.nn.ModuleList))
-    for index, layer in enumerate(next((part for part in lists if len(part) == total), ())):
-        for key in [key for key, hook in layer._forward_pre_hooks.items() if hook is _mask_later]:  # of an earlier call
-            del layer._forward_pre_hooks[key], layer._forward_pre_hooks_with_kwargs[key]
-        if index < n_layers:
-            layer.register_forward_pre_hook(_mask_later, with_kwargs=True)
-
-
-def _mask_later(
-    layer: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Hide later positions in the mask that a layer is given."""
-    import torch
-
-    bound = signature(layer.forward).bind(*arguments, **named)
-    hidden, mask = next(iter(bound.arguments.values())), bound.arguments.get("attention_mask")
-    length = hidden.shape[1]
-    later = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
-    if mask is None:
-        mask = hidden.new_zeros(1, 1, length, length)
-    mask = mask & ~later if mask.dtype == torch.bool else mask.masked_fill(later, torch.finfo(mask.dtype).min)
-    bound.arguments["attention_mask"] = mask
-    return bound.args, bound.kwargs
-
-
-def _lower_states_move(model: Any, layers: int) -> bool:
-    """Whether the states behind the first layers change with a later token."""
-    import torch
-
-    ids, mask = probe_ids(model)
-    with torch.inference_mode():
-        out = model.base_model(input_ids=ids, attention_mask=mask, output_hidden_states=True, **_no_cache(model))
-    layer_states = out.hidden_states[layers].float()
-    return bool((layer_states[0, :-1] - layer_states[1, :-1]).abs().max() > _ROUNDING_RATIO * layer_states.abs().max())
 
 
 def probe_ids(model: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,7 @@ as a name and an adapter.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError, require, shown, warn
+from pellucid.errors import InputError, ModelFolderError, check_choice, require, warn
 from pellucid.persistence.folder import check_adapter, local_folder, locate, resolve_name
 from pellucid.persistence.store import read_json, write_json
 from pellucid.persistence.untrusted import (
@@ -107,17 +107,28 @@ def _check_config(config: Any, longest: int, path: Path) -> None:
 
 def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
     """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold."""
+    with unchanged_names():
+        adapted, adapter = open_adapter(model, folder)
+        return adapted.merge_and_unload(), adapter
+
+
+def open_adapter(model: Any, folder: Path, *, is_trainable: bool = False) -> tuple[Any, Adapter]:
+    """Return `model` with the adapter in `folder` in it, as peft opens it, and what the adapter's files hold."""
     require("peft")
-    from peft import PeftModel
+    from peft import PeftModel, get_peft_model_state_dict
 
     config, tensors = read_adapter(folder)
-    with unchanged_names():
-        try:
-            adapted = PeftModel.from_pretrained(model, str(folder), local_files_only=True)
-        except (RuntimeError, ValueError) as error:
-            raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
-        _check_all_used(adapted, tensors, folder)
-        return adapted.merge_and_unload(), (config, tensors)
+    try:
+        adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=is_trainable, local_files_only=True)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"the adapter in {folder} does not fit {type(model).__name__}: {error}") from error
+    lost = sorted({name for name in tensors if "lora_" in name} - get_peft_model_state_dict(adapted).keys())
+    if lost:  # peft only warns and leaves the model bare
+        raise ModelFolderError(
+            f"{folder}: {len(lost)} of {len(tensors)} tensors of the adapter do not reach the model ({lost[0]}); it "
+            "was made for another architecture, or another class of the same"
+        )
+    return adapted, (config, tensors)
 
 
 def unchanged_names() -> ProcessSetting:
@@ -129,29 +140,6 @@ def _cast(tensor: Any, dtype: str) -> Any:
     import torch
 
     return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
-
-
-def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> None:
-    """Check that every tensor of the adapter reached the model; peft only warns and leaves the model bare."""
-    from peft import get_peft_model_state_dict
-
-    loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    tensors = {name: tensor.float() for name, tensor in tensors.items() if "lora_" in name}
-    lost = []
-    for name, tensor in tensors.items():
-        loaded_tensor = loaded[name].float().cpu() if name in loaded else None
-        # Equal as far as half precision tells.
-        if (
-            loaded_tensor is None
-            or loaded_tensor.shape != tensor.shape
-            or not (loaded_tensor - tensor).norm() <= 0.01 * tensor.norm()
-        ):
-            lost.append(name)
-    if lost:
-        raise ModelFolderError(
-            f"{folder}: {len(lost)} of {len(tensors)} tensors of the adapter do not reach the model ({lost[0]}); it "
-            "was made for another architecture, or another class of the same"
-        )
 
 
 def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> None:
@@ -168,8 +156,8 @@ def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> Non
     (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
 
 
-Attention = Literal["bidirectional", "causal"] | int
-"""What a token sees: all of the text, or what stands before it; a number: this in so many layers from the first."""
+Attention = Literal["bidirectional", "causal"]
+"""What a token sees: all of the text, or what stands before it."""
 
 HeadKind = Literal["auto", "lm", "input"]
 
@@ -185,7 +173,7 @@ class Backbone:
     Attributes:
         model: the transformers model; adapters of peft may be added to it in place.
         tokenizer: its fast tokenizer.
-        attention: "bidirectional", "causal" or how many layers are causal, as proved by `set_attention`.
+        attention: "bidirectional" or "causal", as proved by `set_attention`.
         predicts_next: whether a state predicts the next token (causal language models) or its own (encoders).
         head_kind: "lm", or "input" where the input embeddings serve as head.
         max_length: the most tokens the model can read.
@@ -350,8 +338,7 @@ def open_backbone(
 
     Args:
         name_or_path: a folder or hub id that transformers opens.
-        attention: whether a token sees the whole text ("bidirectional") or only what stands before it ("causal"). A
-            number: so many layers from the first are causal and those above them are not.
+        attention: whether a token sees the whole text ("bidirectional") or only what stands before it ("causal").
         head: the matrix with one row a token: "lm" for the language modelling head, "input" for the input
             embeddings, "auto" for the first where the model has one.
         adapter: folder or hub id of a low-rank adapter of peft; it is merged into the weights.
@@ -365,8 +352,7 @@ def open_backbone(
     """
     name_or_path = resolve_name(name_or_path)
     name = os.fspath(name_or_path)
-    if attention not in ("bidirectional", "causal") and (type(attention) is not int or attention < 1):
-        raise InputError(f"attention is {shown(attention)}; it must be 'bidirectional', 'causal' or a number of layers")
+    check_choice("attention", attention, ("bidirectional", "causal"))
     local_folder(name_or_path)
     with translate_load_errors(name):
         model, head_kind = _open_model(name, head, dtype)
@@ -436,8 +422,7 @@ def open_tokenizer(name: str) -> Any:
 
 def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     """Return the model and the kind of its head, after checking that no weight of it is random."""
-    if dtype not in ("float32", "bfloat16", "float16"):
-        raise InputError(f"dtype is {shown(dtype)}; it must be 'float32', 'bfloat16' or 'float16'")
+    check_choice("dtype", dtype, ("float32", "bfloat16", "float16"))
     config = read_transformer_config(name)
     import torch
     import transformers
@@ -467,8 +452,7 @@ def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
 
 def _loader(config: Any, head: str, name: str) -> str:
     """Return the class of transformers that opens a checkpoint with the head wanted."""
-    if head not in ("auto", "lm", "input"):
-        raise InputError(f"head is {shown(head)}; it must be 'auto', 'lm' or 'input'")
+    check_choice("head", head, ("auto", "lm", "input"))
     architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
     loader_by_ending = {**_LM_CLASSES, **_MLM_CLASSES}
     matched = next((loader for ending, loader in loader_by_ending.items() if architecture.endswith(ending)), None)

@@ -24,7 +24,7 @@ from pellucid.core.fingerprint import check_same
 from pellucid.core.mixing import MAX_TABLE_VALUE
 from pellucid.errors import InputError, ModelFolderError, shown, warn
 from pellucid.persistence.folder import resolve_reference
-from pellucid.persistence.untrusted import without_bars
+from pellucid.persistence.untrusted import check_folder, without_bars
 from pellucid.progress import Progress, length_batches
 from pellucid.text.words import Coverage, Span
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
@@ -154,6 +154,7 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
         with without_bars():
             backbone.model.save_pretrained(folder / BACKBONE)
             backbone.tokenizer.save_pretrained(folder / BACKBONE)
+        check_folder(folder / BACKBONE)  # what is refused when it is read is not written
     elif backbone.adapter is not None:
         config, tensors = backbone.adapter
         write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
@@ -171,7 +172,7 @@ def read_backbone(
 
 def _open_backbone(folder: Path, config: Mapping[str, Any], instead: str | Path | None) -> Backbone:
     name, attention, head = (config.get(key) for key in ("backbone", "attention", "head"))
-    if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
+    if not all(isinstance(value, str) for value in (name, attention, head)):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
     inside = name == BACKBONE and instead is None
     where = folder / BACKBONE if inside else (instead or resolve_reference(folder, str(name)))

@@ -25,8 +25,7 @@ each, L times fewer than the product of matrices that automatic differentiation 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from pellucid.errors import InputError, missing_extra
 
@@ -36,8 +35,7 @@ try:
 except ImportError as error:
     raise missing_extra("torch", "torch") from error
 
-_GROUP_ROWS = 2048  # positions multiplied at once, unless one text has more
-_MAX_LIVE_LOGITS = 1 << 20  # logits alive at once: 4 MB in float32
+_MAX_LIVE_LOGITS = 1 << 21  # logits alive at once: 8 MB in float32
 _MAX_LIVE_LOGITS_GPU = 1 << 27  # 256 MB in bfloat16: fewer would leave a GPU waiting for its next product
 _CLUSTER_RANGE = (64, 1024)  # fewest and most clusters multiplied at once
 
@@ -92,9 +90,8 @@ class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def forward(ctx: Any, hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
-        largest_of = _largest if hidden.device.type == "cpu" else _largest_batched
         with torch.autocast(hidden.device.type, enabled=False):
-            largest, argmax = largest_of(hidden, mask, weight, bias)
+            largest, argmax = _largest(hidden, mask, weight, bias)
         argmax = torch.where(largest <= 0, -1, argmax)
         values = torch.log1p(torch.relu(largest))
         ctx.save_for_backward(hidden, weight, values, argmax)
@@ -118,30 +115,12 @@ class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
 def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     """Return the largest logit over the allowed positions (0 without any), float32 [B, k], and its position, int64."""
-    values = hidden.new_zeros((len(weight), len(hidden)), dtype=torch.float32)
-    argmax = torch.zeros_like(values, dtype=torch.int64)
-    for group in _groups(hidden, mask):
-        size = min(_CLUSTER_RANGE[1], max(_CLUSTER_RANGE[0], _MAX_LIVE_LOGITS // len(group.rows)))
-        space = hidden.new_empty((min(size, len(weight)), len(group.rows)))
-        for start in range(0, len(weight), size):
-            rows = slice(start, start + size)
-            logits = torch.mm(weight[rows], group.rows.t(), out=space[: len(weight) - start])
-            for text, begin, end in group.texts:
-                best = logits[:, begin:end].max(dim=1)
-                values[rows, text] = best.values.float()
-                argmax[rows, text] = group.positions[begin:end][best.indices]
-    if bias is not None:
-        values = values + bias[:, None] * mask.any(dim=1)
-    return values.t().contiguous(), argmax.t().contiguous()
-
-
-def _largest_batched(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
-    """Return what `_largest` does, from few large products over all positions, the others too: the way of a GPU."""
     texts, length, width = hidden.shape
     values = hidden.new_zeros((texts, len(weight)), dtype=torch.float32)
     argmax = torch.zeros_like(values, dtype=torch.int64)
-    together = max(1, min(texts, _MAX_LIVE_LOGITS_GPU // max(1, length * _CLUSTER_RANGE[1])))
-    size = max(_CLUSTER_RANGE[0], _MAX_LIVE_LOGITS_GPU // max(1, together * length))
+    most = _MAX_LIVE_LOGITS if hidden.device.type == "cpu" else _MAX_LIVE_LOGITS_GPU
+    together = max(1, min(texts, most // max(1, length * _CLUSTER_RANGE[1])))
+    size = max(_CLUSTER_RANGE[0], most // max(1, together * length))
     for first in range(0, texts if length else 0, together):
         part = slice(first, first + together)
         states, ignored = hidden[part].reshape(-1, width), ~mask[part, :, None]
@@ -153,34 +132,6 @@ def _largest_batched(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[An
     if bias is not None:
         values += bias
     return torch.where(mask.any(dim=1, keepdim=True), values, 0), argmax
-
-
-class _Sequences(NamedTuple):
-    """Some texts' allowed positions, one after another."""
-
-    rows: Any  # [n, d] their hidden states
-    positions: Any  # int64 [n], of each in its text
-    texts: list[tuple[int, int, int]]  # text, first row, end of its rows
-
-
-def _groups(hidden: Any, mask: Any) -> Iterator[_Sequences]:
-    """Cut the batch into groups of about `_GROUP_ROWS` allowed positions; texts without any are left out."""
-    counts = mask.sum(dim=1).tolist()
-    first = 0
-    while first < len(counts):
-        end, size = first, 0
-        texts: list[tuple[int, int, int]] = []
-        while end < len(counts) and (not texts or size + counts[end] <= _GROUP_ROWS):
-            if counts[end]:
-                texts.append((end, size, size + counts[end]))
-            size += counts[end]
-            end += 1
-        if texts:
-            allowed = mask[first:end]
-            is_full = size == allowed.numel()  # then nothing is copied
-            rows = hidden[first:end].reshape(size, -1) if is_full else hidden[first:end][allowed]
-            yield _Sequences(rows, allowed.nonzero()[:, 1], texts)
-        first = end
 
 
 def _hidden_gradient(slope: Any, argmax: Any, weight: Any, shape: Any) -> Any:
