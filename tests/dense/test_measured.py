@@ -90,16 +90,6 @@ def test_what_words_add_by_themselves_is_found_exactly(n: int, seed: int) -> Non
     assert np.allclose(values, own) and np.allclose(estimates, own)
 
 
-def test_pairs_of_words_are_found_exactly_too() -> None:
-    """Of an order and its reverse each of two words comes first once, so that what they do together is halved."""
-    n, random = 8, np.random.default_rng(5)
-    pairs = np.triu(random.normal(size=(n, n)), 1)
-    sets = coalitions(n, 2, 3)
-    members = sets.members.astype(float)
-    values, _ = sets.values(np.einsum("si,ij,sj->s", members, pairs, members))
-    assert np.allclose(values, (pairs.sum(axis=0) + pairs.sum(axis=1)) / 2)
-
-
 def passage(text: str, score: Callable[[str], float]) -> Passage:
     words = [(word.start, word.end) for word in split_words(text)]
     return Passage(text, words, score(text), lambda texts: np.array([score(one) for one in texts]))
@@ -113,13 +103,6 @@ def test_a_game_of_two_words_by_hand() -> None:
     assert terms.values == pytest.approx([-0.125, -0.125, 0.25])
     assert [row.spans2 for row in rows] == [((0, 4),), ((5, 10),), ()]
     assert terms.measurement == (3, 0.0)
-
-
-def test_a_game_of_three_words_by_hand() -> None:
-    """Only "not" before "good" counts: alone "good" gives 6, after "not" it gives 0, "very" gives nothing."""
-    terms = passage_terms(passage("not very good", lambda text: 6.0 * ("good" in text) * ("not" not in text)))
-    named = {terms.row(n).name: value for n, value in enumerate(terms.values.tolist())}
-    assert named == pytest.approx({"not": -3.0, "very": 0.0, "good": 3.0, EMPTY_PASSAGE: 0.0})
 
 
 WORDS = ["dog", "bites", "man", "not", "the", "Dog", "house,", "日本", "é", "run."]
@@ -160,20 +143,6 @@ def test_few_words_get_what_all_orders_of_both_texts_give() -> None:
     for (i, first), (j, second) in itertools.product(enumerate(one.split()), enumerate(other.split())):
         assert found[first, second] == pytest.approx(table[i, j], abs=1e-6)
     assert why.measurement is not None and why.measurement.standard_error == 0
-
-
-def test_words_that_do_the_same_together_get_the_same() -> None:
-    """An exclusive or: one of two words turns the vector, both together do not."""
-
-    def encode(texts: list[str]) -> np.ndarray:
-        turned = [("left" in text) != ("right" in text) for text in texts]
-        return np.array([[0.0, 1.0] if turn else [1.0, 0.0] for turn in turned])
-
-    model = pellucid.load(encode)
-    model = model.with_reasons(MeasuredReasons(EncoderEmbedder(encode), np.array([0.6, 0.0])))
-    why = model.explain("left and right", "nothing of it")
-    sums = why.word_contributions(1)
-    assert sums[0, 4] == pytest.approx(sums[9, 14])
 
 
 def test_the_standard_error_is_the_spread_of_other_draws() -> None:
@@ -334,9 +303,3 @@ def test_the_similarity_of_a_pair_is_brought_below_a_threshold() -> None:
     assert left < whole - 0.1 and found.n_texts == sum(map(len, model.model.calls)) - 6
     static = pellucid.load("static-en")
     assert [part.text for part in static.counterfactual("a cat", "the cat sat", below=0.5).removed] == ["cat"]
-
-
-def test_of_a_passage_sentences_or_phrases_are_removed() -> None:
-    text = " ".join(f"Sentence {n} is about thing {n} and nothing else." for n in range(12)) + " The key is here now."
-    found = fewest_removals(passage(text, lambda one: float("key" in one) + 0.001 * len(one)), 1.0)
-    assert len(found.removed) == 1 and "key" in found.removed[0].text and found.is_fewest

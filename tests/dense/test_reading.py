@@ -213,13 +213,12 @@ def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path: Path,
         assert function.taken() == {QUERY: 1} and len(scored) == len(set(scored)) == len(DOCUMENTS)
 
 
-@pytest.mark.parametrize("kind", ["encoder", "ensemble"])
-def test_an_index_encodes_what_is_new_alone(tmp_path: Path, kind: str) -> None:
+def test_an_index_encodes_what_is_new_alone(tmp_path: Path) -> None:
     pytest.importorskip("Stemmer")
     function = Counting()
-    model = {"encoder": function, "ensemble": EnsembleEmbedder({"words": function.table, "dense": function})}[kind]
+    model = EnsembleEmbedder({"words": function.table, "dense": function})
     with Index.create(tmp_path / "index", {"dense": model}) as index:
-        assert max(function.taken().values()) == {"encoder": 1, "ensemble": 3}[kind]  # texts by which it is known
+        assert max(function.taken().values()) == 3  # texts by which it is known
         index.add(DOCUMENTS, ids=[f"d{n}" for n in range(len(DOCUMENTS))])
         assert function.taken() == dict.fromkeys(DOCUMENTS, 1)
         before, said = index.score(QUERY, "d1").parts, index.info()["models"]
@@ -280,14 +279,6 @@ def test_so_many_texts_as_are_said_are_encoded(tmp_path: Path, monkeypatch: pyte
 
 
 # --- A long text, and many threads ---
-
-
-@given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32 - 1))
-def test_long_and_short_texts_are_weighed_by_the_same_equations(n_words: int, d: int, seed: int) -> None:
-    chance = np.random.default_rng(seed)
-    rows, target = chance.normal(size=(n_words, d)), chance.normal(size=n_words)
-    expected = np.linalg.solve(rows @ rows.T + 0.5 * np.eye(n_words), target)
-    np.testing.assert_allclose(word_reasons._solve(rows, 0.5, target), expected, atol=1e-8)
 
 
 def test_reasons_of_a_long_text_take_memory_by_its_words() -> None:

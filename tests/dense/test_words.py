@@ -166,18 +166,6 @@ def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbe
     assert {row.kind for row in letters.rows} == {SHARED, CONTEXT}
 
 
-def test_pairs_of_words_are_a_matrix_beside_what_is_shared(shadow: EncoderEmbedder) -> None:
-    from pellucid.explain.views.parts import Bars
-
-    few, many = shadow.explain("ba be bi", "bo be"), shadow.explain(" ".join(NAMES[:20]), " ".join(NAMES[10:40]))
-    for found in (few, many):
-        parts = list(found._parts(rows=True))
-        matrix = found._matrix(99)
-        assert matrix.values.sum() == pytest.approx(sum(r.contribution for r in found.rows if r.kind == WORD_PAIR))
-        for bars in (part for part in parts if isinstance(part, Bars)):
-            assert sum(value for _, value in (*bars.bars, *bars.sums)) == pytest.approx(found.score)
-
-
 def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
     """Where the truth is a table seen through a matrix, the rows are those of the table and little is left."""
     model = pellucid.load(Shadow())
