@@ -151,7 +151,8 @@ class Duplicates(Report):
             f"{self.family} model, threshold {self.threshold:g}",
         )
         yield Note(
-            f"{percent(len(self.pairs) / self.texts)} resemble an earlier text that is kept; {self.equal:,} are equal to one."
+            f"{percent(len(self.pairs) / self.texts)} resemble an earlier text that is kept; {self.equal:,} are equal "
+            "to one."
         )
         differ = sum(pair.numbers_differ for pair in self.pairs)
         if differ:
