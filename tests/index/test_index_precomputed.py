@@ -167,29 +167,6 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
         assert index.score("b", "a", weights={"letters": 1}).score == 0
         hit = index.score("abc", "b", weights={"letters": 1})
         assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score)
-        twice = scipy.sparse.csr_matrix(([1.0, 1.0], [1, 1], [0, 2]), (1, 26))
-        for wrong in (rows, rows[:0]):
-            with pytest.raises(InputError, match="for 1 documents"):
-                index.update("a", vectors={"letters": wrong})
-        index.update("a", vectors={"letters": twice})
-        assert twice.nnz == 2  # what was given is not changed
-        assert index.score("b", "a", weights={"letters": 1}).score == pytest.approx(1.0)
-
-
-def test_a_callable_may_have_its_own_way_with_queries_and_documents(tmp_path):
-    class Both:
-        def __call__(self, texts):
-            return [[1.0, 0.0]] * len(texts)
-
-        def encode_query(self, texts):
-            return [[0.0, 1.0]] * len(texts)
-
-        def encode_document(self, texts):
-            return [[0.6, 0.8]] * len(texts)
-
-    with Index.create(tmp_path / "index", {"far": Both()}, bm25=False) as index:
-        index.add(TEXTS, ids=IDS)
-        assert index.search("anything")[0].score == pytest.approx(0.8)
 
 
 # --- What happens to them later ---
@@ -206,11 +183,6 @@ def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
         index.update("a", text="ppp")
         assert "ppp" in model.asked
         assert cosines(index, "a pear") == expected("a pear", np.vstack([Counting()(["ppp"]), ROWS[1:]]))
-        index.update("a", vectors={"far": np.float32([0, 0, 0, 2])})
-        assert cosines(index, "a pear") == expected("a pear", np.vstack([[0, 0, 0, 2], ROWS[1:]]))
-        for wrong in ([1.0, 2.0], 5, None, "x", np.ones((1, 4)), [[1.0] * 4], np.ones((2, 4))):
-            with pytest.raises(InputError, match="vectors of 'far'"):
-                index.update("a", vectors={"far": wrong})
 
 
 def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(tmp_path, fruit):

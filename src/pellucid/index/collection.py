@@ -30,7 +30,7 @@ from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, count_valu
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, open_stored_models
 from pellucid.index.plan import Snapshot
-from pellucid.index.precomputed import PrecomputedVectors, check_vectors, stored_rows
+from pellucid.index.precomputed import PrecomputedVectors, stored_rows
 from pellucid.index.records import NamedDocuments, read_documents
 from pellucid.index.settings import precomputed_parts
 from pellucid.index.writer import Additions, Writer, replace_documents
@@ -420,25 +420,18 @@ class DocumentCollection:
         text: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        vectors: Mapping[str, Any] | None = None,
     ) -> None:
         """Change a document; what is not given stays as it is.
 
         Args:
             id: its own.
-            text: a new one, which every model encodes for which no new vector is given.
+            text: a new one, which every model encodes; to give vectors of it, add the document again.
             title: a new one, "" for none; the text is then encoded again with it.
             metadata: all of it, in the place of the old.
-            vectors: name of a model -> the row of the document, as in `add`.
 
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
-        check_vectors(vectors)
-        vectors_by_name = {
-            name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
-            for name, row in (vectors or {}).items()
-        }
         with self._exclusive_writer() as writer:
             segment, row = self._locate(writer.commit, id)
             document = writer.commit.segments[segment].document(row)
@@ -446,15 +439,11 @@ class DocumentCollection:
             metadata = document.metadata if metadata is None else metadata
             records = records_from_columns([text], [document.id], [title], [metadata])
             changed = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
-            precomputed_names = precomputed_parts(writer.commit.state.settings)
             is_same = (changed[0].text, changed[0].title) == (document.text, document.title)
-            stored = dict(stored_rows(writer.commit, list(self._snapshot.models) if is_same else [], [document]))
-            kept_precomputed = {name: stored.pop(name) for name in precomputed_names if name in stored}
-            rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
-            rows.check(1)
-            precomputed = {**kept_precomputed, **rows.rows_for(changed, 0)}
-            additions = Additions(self._snapshot, precomputed=precomputed)
-            additions.add(changed, {**stored, **precomputed})
+            additions = Additions(self._snapshot)
+            additions.add(
+                changed, stored_rows(writer.commit, list(self._snapshot.models) if is_same else [], [document])
+            )
             self._store(additions, self._snapshot.models)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:

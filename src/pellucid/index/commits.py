@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,12 +156,9 @@ class Commit(NamedTuple):
 
     def documents(self, step: int = 1) -> Iterator[Document]:
         """Yield every document, or every `step`-th, in the order of adding."""
-        start = 0
-        for segment in self.segments:
-            rows = segment.live_rows()
-            for row in rows[start::step].tolist():
-                yield segment.document(row)
-            start = (start - len(rows)) % step
+        rows = ((segment, row) for segment in self.segments for row in segment.live_rows().tolist())
+        for segment, row in islice(rows, None, None, step):
+            yield segment.document(row)
 
 
 class StoredSegment(NamedTuple):

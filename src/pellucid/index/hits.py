@@ -14,7 +14,6 @@ from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Passage, passage_terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.dense.tokenized import text_units
-from pellucid.errors import VERSION as PELLUCID_VERSION
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
@@ -23,18 +22,13 @@ from pellucid.explain.summary import HitsSummary, HitWords
 from pellucid.explain.views.explanation import GROUPS
 from pellucid.explain.views.parts import (
     AnyPart,
-    Column,
-    Fold,
     Heading,
     Lead,
-    MarkedText,
-    MarkedTexts,
     Note,
     TablePart,
     counted,
     listed,
-    marked,
-    shorten,
+    numbers,
     signed,
 )
 from pellucid.explain.views.report import VERSION, Report
@@ -57,7 +51,6 @@ HIT_GROUPS = 3
 _MAX_SUMMARIZED = 10  # hits
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
-_NAME_CHARS = 80  # of a document in the table of a page
 
 
 class PassageRef(NamedTuple):
@@ -171,20 +164,6 @@ class Hit:
         """Return the `k` largest groups that are phrases or named rows, which tables show."""
         check_integer("k", k, 0)
         return [group for group in self.groups(max(k, 1)) if not group.is_sum][:k]
-
-    def _page_parts(self, scale: float, *, has_legend: bool) -> Iterator[AnyPart]:
-        """Yield what a page shows of the hit below its name; `scale` is the contribution of a fully tinted word."""
-        yield Lead(self.summary())
-        spans = {(start, end): value for start, end, value in self.reasons.words()}
-        start = len(self.title) + 1 if self.title else 0  # the title is the name
-        passage = f", from character {self.start:,}" if self.start else ""
-        below = {(a - start, b - start): value for (a, b), value in spans.items() if a >= start}
-        pieces = tuple(marked(self.reasons.text[start:], below, (), scale))
-        yield MarkedTexts((MarkedText(f"document {self.id}{passage}", pieces),), has_legend)
-        if self.metadata:
-            yield Note("; ".join(f"{name}: {listed_value(value)}" for name, value in self.metadata.items()))
-        parts = " + ".join(f"{part} {value:.3f}" for part, value in self.parts.items())
-        yield Fold(f"Score {self.score:.3f} = {parts}", (self._explanation._group_bars(self.groups(None)),))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
@@ -314,35 +293,6 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         """Return one short line."""
         return f"<Hits for {self.query!r:.60}: {len(self.hits)} of {counted(self.documents, 'document')}>"
 
-    def to_html(self, *, fragment: bool = False) -> str:
-        """Return a self-contained HTML page without scripts: query, models, and each hit with reason, text and fields.
-
-        Args:
-            fragment: leave out the page around it, to be placed inside another page.
-        """
-        from pellucid.explain.views.page import page
-
-        return page(self._page_parts(), fragment=fragment)
-
-    def _page_parts(self) -> Iterator[AnyPart]:
-        *head, _ = self._parts()
-        yield from head
-        rows = [
-            (str(rank), hit.score, f"{hit.score:.3f}", shorten(hit.title or hit.text, _NAME_CHARS))
-            for rank, hit in self._items().items()
-        ]
-        yield TablePart.of("", [("", "number"), ("", "bar"), ("score", "number"), "document"], rows)
-        scale = max((abs(value) for hit in self.hits for _, _, value in hit.reasons.words()), default=0.0) or 1.0
-        for rank, hit in self._items().items():
-            yield Fold(
-                hit.title or hit.id,
-                tuple(hit._page_parts(scale, has_legend=rank == self.offset + 1)),
-                lead=str(rank),
-                is_open=True,
-            )
-        models = ", ".join(f"{name} is {source}" for name, source in self.models.items()) or "none"
-        yield Note(f"Models: {models}. pellucid {PELLUCID_VERSION}.")
-
     def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
         subtitles = [how, counted(self.documents, "document")]
@@ -358,19 +308,14 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             why = "; ".join(f"{group.name} {signed(group.contribution)}" for group in hit.lines())
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
-        kinds = (("", "number"), ("score", "number"), ("of it", "text"), ("id", "text"), ("document", "text"))
-        yield TablePart("", tuple(Column(*kind) for kind in (*kinds, ("mostly for", "text"))), tuple(rows))
+        heads = [*numbers("", "score"), "of it", "id", "document", "mostly for"]
+        yield TablePart.of("", heads, rows)
 
     def _records(self) -> Sequence[HitRow]:
         return [
             HitRow(rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
             for rank, h in enumerate(self.hits, self.offset + 1)
         ]
-
-
-def listed_value(value: Any) -> str:
-    """Return a value of a field as people read it."""
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _words(words: Sequence[str]) -> str:

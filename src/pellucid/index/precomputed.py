@@ -27,19 +27,14 @@ Rows = Mapping[str, Sequence[Vector | None]]
 CHUNK_ROWS = 4096  # rows looked at together
 
 
-def check_vectors(vectors: object) -> None:
-    """Check that vectors are given by part, or None."""
-    if not isinstance(vectors, (Mapping, type(None))):
-        raise InputError(f"vectors are {type(vectors).__name__}; give a dict: name of the part -> array")
-
-
 class PrecomputedVectors:
     """Rows that a user gives for documents, checked against `models`."""
 
     def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
         """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix."""
         self.models = models
-        check_vectors(vectors)
+        if not isinstance(vectors, (Mapping, type(None))):
+            raise InputError(f"vectors are {type(vectors).__name__}; give a dict: name of the part -> array")
         if unknown := [name for name in vectors or {} if name not in models]:
             raise InputError(
                 f"vectors are given for {shown(unknown[0])}, and the models of the index are "

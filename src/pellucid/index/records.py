@@ -396,7 +396,6 @@ class Columns:
         self._reasons = dict.fromkeys(file.types, "as the given type says")
         self._counts: dict[str, Counter[str]] = {}  # name -> what its cells look like
         self._first: dict[tuple[str, str], tuple[int, str]] = {}  # (name, look) -> line and cell
-        self._formats: dict[str, set[str]] = {}  # name -> of dates that are in no form of ISO
         self._index_types = index_types if file.is_table else {}
 
     def find_types(
@@ -438,9 +437,6 @@ class Columns:
         for look in {*looks} - {"missing"}:
             index = looks.index(look)
             self._first.setdefault((name, look), (lines[index], cells[index][: _MAX_CELL_CHARS + 1]))
-        for cell in (cell for cell, look in zip(cells, looks) if look == "other date"):
-            formats = _formats_of(cell.strip())
-            self._formats[name] = self._formats.get(name, formats) & formats
 
     def records(self, lines: Sequence[int], columns: dict[str, Sequence[str | None]]) -> Iterator[Record]:
         """Yield the documents of some rows of a table of text, given as columns."""
@@ -483,10 +479,9 @@ class Columns:
             start = f"{name!r:.40} holds strings"
             if counts.keys() <= {"number", "comma number"} and counts["comma number"]:
                 yield f"{start}, such as {self._first[name, 'comma number'][1]!r:.40}. If they are numbers: --decimal ,"
-            elif counts.keys() == {"other date"} and self._formats[name]:
-                formats = " or ".join(sorted(self._formats[name]))
+            elif counts.keys() == {"other date"}:
                 example = self._first[name, "other date"][1]
-                yield f"{start}, such as {example!r:.40}. If they are dates: --date-format {formats}"
+                yield f"{start}, such as {example!r:.40}. If they are dates: --date-format, such as %d.%m.%Y"
             else:
                 (kind, count) = counts.most_common(1)[0]
                 if kind in ("number", "date", "boolean") and 2 * count >= n_cells:
@@ -526,19 +521,3 @@ def strptime_format(date_format: str) -> str:
         if datetime.strptime(moment.strftime(pattern), pattern).date() == moment.date():
             return pattern
     raise InputError(f"date_format is {shown(date_format)}; it must have day, month and year, such as %d.%m.%Y")
-
-
-@lru_cache(4096)
-def _formats_of(text: str) -> set[str]:
-    """Return the formats that a date in no form of ISO may have."""
-    first, mark, second, third, minute, seconds = _OTHER_DATE.fullmatch(text).groups()  # type: ignore[union-attr]
-    time = (" %H:%M" + ":%S" * bool(seconds)) if minute else ""
-    if len(first) > 2:
-        orders = ["%Y{0}%m{0}%d"]
-    else:
-        year = "%Y" if len(third) == 4 else "%y"
-        orders = [f"%d{{0}}%m{{0}}{year}"] if int(second) <= 12 else []
-        orders += [f"%m{{0}}%d{{0}}{year}"] if int(first) <= 12 else []
-    if mark == "." and len(orders) == 2:
-        orders.pop()  # with points the day comes before the month
-    return {order.format(mark) + time for order in orders}

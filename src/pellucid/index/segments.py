@@ -72,7 +72,6 @@ class Segment:
         self._dense_parts: dict[str, DensePart] = {}
         self._scans: dict[tuple[str, ...], PassageScan] = {}
         self._postings_spans: dict[str, PostingsSpan] = {}  # by term
-        self._last_match: tuple[Where, Mask] | None = None  # a page counts the same documents by several fields
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
@@ -364,10 +363,7 @@ class Segment:
         return (indices, values) if len(indices) else None
 
     def matching(self, where: Where) -> Mask:
-        """Return which documents meet a condition, bool [documents]; the mask is not changed."""
-        last = self._last_match
-        if last is not None and last[0] == where:
-            return last[1]
+        """Return which documents meet a condition, bool [documents]."""
         meets_any = np.zeros(len(self.numbers), np.bool_)
         for tests in where:
             meets_all = np.ones(len(self.numbers), np.bool_)
@@ -378,7 +374,6 @@ class Segment:
                     matches[self._rows_meeting(condition)] = True
                 meets_all &= matches != test.negated
             meets_any |= meets_all
-        self._last_match = where, meets_any
         return meets_any
 
     def _rows_meeting(self, condition: Condition) -> npt.NDArray[np.uint32]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ _QUERY_SIGNS = frozenset('"\u201c\u201d\u201e\u00ab\u00bb*+-')
 """Signs around a word that other engines take for phrases, beginnings of words, and what must or must not be there."""
 
 _MAX_NAME_WORDS = 8
-_MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
+_MAX_CACHED_TOKENS = 1 << 17
 _CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
 _CONTEXT_CHARS = 256  # in which they mostly are
 _OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write them in capitals between words
@@ -141,9 +142,10 @@ class Analyser:
         self.stop_words = default if stop_words is None else frozenset(map(fold_case, stop_words))
         self.function_words = self.stop_words | default
         self._stem = _stemmer(language)
-        self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
-        self._terms_of: dict[str, TokenTerms] = {}  # by token
-        self._bare_words: dict[str, str] = {}  # by token
+        self._parts = lru_cache(_MAX_CACHED_TOKENS)(self._parts_of_token)
+        self._value = lru_cache(_MAX_CACHED_TOKENS)(self._value_of_token)
+        self._term = lru_cache(_MAX_CACHED_TOKENS)(self._term_of_word)
+        self._bare_word = lru_cache(_MAX_CACHED_TOKENS)(self._without_punctuation)
 
     @property
     def fingerprint(self) -> str:
@@ -240,7 +242,7 @@ class Analyser:
             for index, token in enumerate(tokens):
                 start = form.text.find(token, position)
                 position = start + len(token)
-                parts = self._parts_of.get(token) or self._parts(token)
+                parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
                     query_terms.ignored[form.span(start, position)] = ""
                 for at in _signs_around(token, parts):
@@ -278,7 +280,7 @@ class Analyser:
     def _keyword(self, tokens: Sequence[str]) -> str:
         """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
         # It stands where a keyword would: alone among keywords, and first or after a preposition; "a" after another.
-        words = [self._bare_words.get(token) or self._bare_word(token) for token in tokens]
+        words = list(map(self._bare_word, tokens))
         function_words = [index for index, word in enumerate(words) if word in self.function_words]
         sentence = [index for index in function_words if words[index] not in _GLUE]
         if len(sentence) == 1 and (sentence[0] == 0 or words[sentence[0] - 1] in _GLUE):
@@ -286,38 +288,26 @@ class Analyser:
         is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
 
-    def _bare_word(self, token: str) -> str:
+    def _without_punctuation(self, token: str) -> str:
         """Return a token in lower case without punctuation around it."""
-        word = fold_case(token.strip(PUNCTUATION))
-        if len(self._bare_words) >= _MAX_CACHED_TOKENS:
-            self._bare_words.clear()
-        if len(token) <= _MAX_CACHED_LENGTH:
-            self._bare_words[token] = word
-        return word
+        return fold_case(token.strip(PUNCTUATION))
 
     def values(self, tokens: list[str]) -> list[TokenTerms]:
         """Return the terms of tokens in word form, each as `TokenTerms`."""
-        values = list(map(self._terms_of.get, tokens))
-        if None in values:
-            return [self._learn(token) if value is None else value for token, value in zip(tokens, values)]
-        return values  # type: ignore[return-value]
+        return list(map(self._value, tokens))
 
     def context_flags(self, token: str) -> int:
         """Return what a token tells of its neighbours in capitals: HAS_LOWER_CASE + IN_CAPITALS + BEFORE_LETTER."""
         flags = HAS_LOWER_CASE if token != token.upper() else IN_CAPITALS * _is_in_capitals(token)
         return flags + BEFORE_LETTER * (token[-1].isalnum() and fold_case(token) not in self.function_words)
 
-    def _learn(self, token: str) -> TokenTerms:
-        """Return the term of a token, which is not remembered yet."""
+    def _value_of_token(self, token: str) -> TokenTerms:
+        """Return the terms of a token in word form."""
         core = token if token.isalnum() else _core(token)
         value = self._sure_term(core) if core.isalnum() and core.isascii() else self._sure_terms(core)
         if value is None:
-            parts = self._parts_of.get(core) or self._read(core)
+            parts = self._read(core)
             value = _one_or_several([part.term for part in parts], [part for part in parts if part.in_capitals])
-        if len(self._terms_of) >= _MAX_CACHED_TOKENS:
-            self._terms_of.clear()
-        if len(token) <= _MAX_CACHED_LENGTH:
-            self._terms_of[token] = value
         return value
 
     def _sure_term(self, word: str) -> str | None:
@@ -328,12 +318,9 @@ class Analyser:
             return None
         return term
 
-    def _term(self, lowered: str) -> str:
+    def _term_of_word(self, lowered: str) -> str:
         """Return the term of a word in lower case, "" for a stop word."""
-        term = self._terms_of.get(lowered)
-        if type(term) is not str:
-            term = self._terms_of[lowered] = "" if lowered in self.stop_words else self._stem(lowered)
-        return term
+        return "" if lowered in self.stop_words else self._stem(lowered)
 
     def _sure_terms(self, core: str) -> TokenTerms | None:
         """Return the terms of "0.05", "patient's", and two ASCII words with "-" or "/" between; else None."""
@@ -374,22 +361,13 @@ class Analyser:
             return has_lower_case and index > 0 and bool(self.context_flags(tokens[index - 1]) & BEFORE_LETTER)
         return has_lower_case or n_in_capitals == 1
 
-    def _parts(self, token: str) -> tuple[Part, ...]:
+    def _parts_of_token(self, token: str) -> tuple[Part, ...]:
         """Return the terms of what stands between blanks, in word form."""
-        parts = self._parts_of.get(token)
-        if parts is not None:
-            return parts
         core = _core(token)
-        if core and core != token:  # "(cells)," has those of "cells" in another place
-            at = token.index(core)
-            parts = tuple(part._replace(start=part.start + at, end=part.end + at) for part in self._parts(core))
-        else:
-            parts = tuple(self._read(token))
-        if len(self._parts_of) >= _MAX_CACHED_TOKENS:
-            self._parts_of.clear()
-        if len(token) <= _MAX_CACHED_LENGTH:
-            self._parts_of[token] = parts
-        return parts
+        if not core or core == token:
+            return tuple(self._read(token))
+        at = token.index(core)  # "(cells)," has the terms of "cells" in another place
+        return tuple(part._replace(start=part.start + at, end=part.end + at) for part in self._parts(core))
 
     def _read(self, core: str) -> list[Part]:
         """Return the terms of a token without punctuation around it."""

@@ -7,6 +7,7 @@ reading it again costs no Python call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -74,7 +75,7 @@ class WordCache:
         self._key_numbers: dict[str, int] = {}
         self._keys = _Column(self._spelled, self._key_number)
         self._terms = _Column(self._spelled, self._term_number)  # those of tokens
-        self._keys_by_term: dict[str, frozenset[str]] = {}  # of terms that were searched
+        self._keys_for = lru_cache(_MAX_CACHED_TERMS)(analyser.keys)
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._query_words: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in models}  # by word
         self._phrase_models = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
@@ -214,14 +215,6 @@ class WordCache:
             term_ends.append(len(values))
         spans_array = np.array(spans, np.int64).reshape(-1, 2)
         return WordList(np.array(values, np.int64), spans_array, np.array(term_ends, np.int64))
-
-    def _keys_for(self, term: str) -> frozenset[str]:
-        keys = self._keys_by_term.get(term)
-        if keys is None:
-            if len(self._keys_by_term) >= _MAX_CACHED_TERMS:
-                self._keys_by_term.clear()
-            keys = self._keys_by_term[term] = frozenset(self.analyser.keys(term))
-        return keys
 
     def _term_number(self, word: str) -> int:
         term = self.analyser.term_alone(word)
