@@ -37,7 +37,6 @@ CAPITALS = [
     "(IT),",
     "OR/AND",
 ]
-STOP_WORDS = st.lists(st.sampled_from(["it", "IT", "(the", "'tis", "a"]))
 words = st.sampled_from(PIECES) | st.sampled_from(CAPITALS) | st.text(max_size=4)
 texts = st.lists(st.tuples(words, st.sampled_from([*BLANKS, ""])), max_size=30).map(
     lambda pieces: "".join(word + blank for word, blank in pieces)

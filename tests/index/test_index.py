@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import json
-import lzma
 import math
 import random
 import re
 import shutil
-import subprocess
-import sys
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("Stemmer")
 
-import pellucid
 import pellucid.index.bm25 as bm25
 import pellucid.index.terms as terms
-import pellucid.index.writer as writer
 from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
@@ -39,7 +31,6 @@ from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages, PassageTerms
-from pellucid.index.segments import Segment
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
@@ -103,13 +94,6 @@ def test_a_score_is_the_weighted_sum_of_bm25_and_cosine(read_only, fruit):
     assert hits.exact and hits.weights == {"bm25": 0.7, "fruit": 0.3}
     assert hits[0].parts.keys() == {"bm25", "fruit"} and sum(hits[0].parts.values()) == pytest.approx(hits[0].score)
     assert read_only.score(query, hits[0].id).score == pytest.approx(hits[0].score, abs=1e-6)
-
-
-def test_bm25_alone_is_one_argument(read_only):
-    expected = dict(zip(TEXTS, brute_bm25("apples and cars", TEXTS.values())))
-    hits = read_only.search("apples and cars", weights={"bm25": 3})
-    assert {hit.id: hit.score for hit in hits} == pytest.approx({k: v for k, v in expected.items() if v}, abs=1e-6)
-    assert all(0 < hit.score < 1 and hit.parts.keys() == {"bm25"} for hit in hits)
 
 
 def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
@@ -254,43 +238,6 @@ def test_reasons_of_an_ensemble_are_in_the_roles_of_the_search(tmp_path, fruit, 
             assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score, abs=1e-6)
 
 
-def test_vectors_of_any_sign_and_size(tmp_path):
-    chance = np.random.default_rng(3)
-    rows = chance.normal(size=(40, 5)).astype(np.float32)
-    rows[::7] = 0
-    rows[1::7] *= np.float32(1e18)
-    rows[2::7] *= np.float32(1e-18)
-    rows[3::7] = np.eye(5, dtype=np.float32)[0] * -1
-
-    def model(texts):
-        return np.array([rows[int(text)] if text.isdigit() else np.ones(5) for text in texts], np.float32)
-
-    with Index.create(tmp_path / "index", {"m": model}, bm25=False) as index:
-        index.add(map(str, range(40)), ids=map(str, range(40)))
-        units = rows.astype(np.float64) / np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1), 1e-30)[:, None]
-        for query in ("0", "1", "2", "5", "word"):
-            asked = model([query])[0].astype(np.float64)
-            cosines = units @ (asked / (np.linalg.norm(asked) or 1))
-            hits = index.search(query, 40)
-            found = {hit.id: hit.score for hit in hits}
-            assert hits.exact and found == pytest.approx({own: cosines[int(own)] for own in found}, abs=1e-6)
-            assert len(found) == (0 if query == "0" else 34)  # a zero vector is like nothing
-            assert all(sums(hit) == pytest.approx(hit.parts, abs=1e-6) for hit in hits[:5])
-        assert index.verify() == []
-
-
-def test_static_rows_are_those_of_the_model(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"fruit": fruit}, bm25=False) as index:
-        index.add(TEXTS.values(), ids=TEXTS.keys())
-        hit = index.search("An apple, the car")[0]
-        own = {row.name: row for row in fruit.explain("An apple, the car", hit.text).rows}
-        mine = {row.name: row for row in hit.explain().rows}
-        assert mine.keys() == own.keys()
-        for name, row in mine.items():
-            assert row.contribution == pytest.approx(own[name].contribution, abs=1e-6)
-            assert (row.parts, row.spans1, row.spans2) == (own[name].parts, own[name].spans1, own[name].spans2)
-
-
 def test_words_to_highlight_add_up_and_stand_where_they_should(read_only):
     hit = read_only.search("apples")[0]
     assert hit.id == "c"
@@ -325,15 +272,6 @@ def test_what_sets_a_hit_apart_is_its_score_less_the_mean_of_the_others(read_onl
         read_only.search("apples and cars", 1).why(1)
 
 
-def test_words_that_all_texts_have_cancel(tmp_path):
-    with Index.create(tmp_path / "index", "static-en", bm25=False) as index:
-        index.add(["the cat on the mat", "the dog on the mat", "the bird on the mat"])
-        hits = index.search("the cat on a mat", 3)
-        plain, apart = hits[0].explain().word_sums(), hits.why(1).word_sums()
-    mat, cat = ({word.name: word.value for word in words} for words in (plain, apart))
-    assert mat["mat"] > 0.1 and abs(cat["mat"]) < 0.2 * mat["mat"] and cat["cat"] > 0.5 * mat["cat"]
-
-
 def test_a_summary_of_hits_names_what_they_share_and_what_only_the_first_has(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["a loan for a house", "the house by the sea", "a house in town", "tea and rain"])
@@ -355,19 +293,6 @@ def test_the_views_of_a_result(read_only):
     assert hits.summary() in " ".join(str(hits).split()) and hits[0].lines()[0].name in hits.to_frame()["reasons"][0]
     assert "apples" in str(hits) and "<b>and" not in hits.to_html() and "\n" not in repr(hits)
     assert list(hits.to_frame()["id"]) == [hit.id for hit in hits]
-
-
-def test_reasons_are_read_late(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"letters": SparseLetters(), "fruit": fruit}) as index:
-        index.add(TEXTS.values(), ids=TEXTS.keys())
-        kept, gone = index.search("an apple")[:2]
-        before = {own: index.score("an apple", own).explain().to_dict() for own in (kept.id, gone.id)}
-        index.delete(gone.id)
-        index.rebuild({"fruit": fruit})
-        for hit in (kept, gone):  # the vectors of the search, whatever became of the document and of the models
-            assert hit.explain().to_dict() == before[hit.id]
-        late = index.search("an apple")[0]
-    assert late.explain().rows  # closed
 
 
 def test_a_closed_index_says_so(tmp_path):
@@ -549,23 +474,6 @@ def test_documents_without_ids_are_added_once(tmp_path_factory, rows, more):
         assert Counter((document.text, str(document.metadata)) for document in index) == counts
 
 
-def test_tables_are_metadata_and_no_texts(tmp_path):
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    columns = {"text": ["a loan", "a cat"], "n": [1, 2]}
-    expected = [("a loan", {"n": 1}), ("a cat", {"n": 2})]
-    tables = [pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table(columns)]
-    for number, table in enumerate(tables):
-        with Index.create(tmp_path / str(number), {}) as index:
-            for texts in (table, columns, table.select(["text"]) if number else table[["text"]]):
-                with pytest.raises(InputError, match=r"give texts, such as texts\['text'\]"):
-                    index.add(texts)
-                with pytest.raises(InputError, match=r"titles is a .* titles\['text'\]"):
-                    index.add(["a", "b"], titles=texts)
-            assert len(index) == 0
-            index.add(table["text"], metadata=table[["n"]] if number < 2 else table.select(["n"]))
-            assert [(document.text, document.metadata) for document in index] == expected
-
-
 def test_a_document_that_is_too_long(tmp_path):
     with Index.create(tmp_path / "index", {}, passage_characters=100) as index:
         with pytest.raises(InputError, match="at most 65,536"):
@@ -707,50 +615,12 @@ def test_wrong_numbers_of_hits(read_only, top_k):
         read_only.search("apple", top_k)
 
 
-@pytest.mark.parametrize("changes", [1, pytest.param(3, marks=pytest.mark.full)])
-def test_threads_search_while_documents_change(tmp_path, fruit, changes):
-    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(["apple word0"] * 20, ids=[str(n) for n in range(20)])
-        done, seen = threading.Event(), []
-
-        def search():
-            while not done.is_set():
-                hits = index.search("apple word0 word1 word2 word3", 30)
-                seen.append((len(hits), len({hit.id for hit in hits}), len({hit.text for hit in hits})))
-                assert all(hit.explain().rows for hit in hits[:2])
-
-        with ThreadPoolExecutor(3) as pool:
-            running = [pool.submit(search) for _ in range(3)]
-            try:
-                for version in range(1, changes + 1):
-                    index.add([f"apple word{version}"] * 20, ids=[str(n) for n in range(20)])
-                    index.rebuild()
-            finally:
-                done.set()
-            for one in running:
-                one.result()
-        assert seen and all(found == ids <= 20 for found, ids, _ in seen)
-        assert index.verify() == []
-
-
 def test_a_full_disk_is_told_before_anything_is_lost(index, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
     with pytest.raises(WritingError, match="What was committed is safe"):
         index.add(["y"], ids=["x"])
     monkeypatch.undo()
     index.add(["y"], ids=["x"])
-    assert index.verify() == []
-
-
-def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
-    before = {document.id for document in index}
-    monkeypatch.setattr(writer, "_write_state", lambda *arguments: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        index.add(["a text of several passages " * 300, "another"], ids=["x", "y"])
-    monkeypatch.undo()
-    assert {document.id for document in index} == before and index.verify() == []
-    assert not list(index.search("passages", weights={"bm25": 1}))
-    index.add(["short"], ids=["z"])
     assert index.verify() == []
 
 
@@ -778,14 +648,6 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary():
             part = rows.slice_for(number)
             read = [(row, *span) for row, span in zip(rows.values[part].tolist(), rows.spans[part].tolist())]
             assert read == [word for word in known if word[0] >= 0]
-
-
-def test_words_that_were_met_are_found_again_in_any_number():
-    words = WordCache(Analyser(), {})
-    texts = [" ".join(f"w{n}x{k}" for n in range(300)) for k in range(40)]  # the index of words is made anew for them
-    first = [words.read([text]).values.tolist() for text in texts]
-    assert [words.read([text]).values.tolist() for text in texts] == first
-    assert len({number for numbers in first for number in numbers}) == len(words._spelled) == 12_000
 
 
 def test_a_word_is_not_taken_for_its_lower_case():
@@ -818,12 +680,6 @@ def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
             for span, value in zip(map(tuple, of_part[index].spans.tolist()), of_part[index].marks.tolist()):
                 sums[span] = sums.get(span, 0.0) + value
         assert together.words(index) == [(*span, value) for span, value in sorted(sums.items())]
-
-
-def test_a_hit_may_come_from_the_model_alone(read_only):
-    hits = read_only.search("pear")
-    found = {hit.id: hit.parts for hit in hits}
-    assert found["d"]["bm25"] == 0 and found["d"]["fruit"] > 0
 
 
 def test_words_of_the_query_count_what_is_said(tmp_path, fruit):
@@ -995,54 +851,3 @@ def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, fruit):
         assert index.search("apple")[0].id == "a" and index.info()["models"] == {"m": str(tmp_path / "model")}
         index.rebuild()
         assert index.verify() == []
-
-
-def test_the_class_itself_says_how_an_index_is_opened():
-    for arguments in ((), ("my-index",)):
-        with pytest.raises(InputError, match=r"Index.open\('my-index'\) opens an index, and Index.create makes"):
-            Index(*arguments)
-
-
-def test_the_benchmark_of_scale_measures_an_index_of_today(tmp_path):
-    (tmp_path / "raw_english").mkdir()
-    with lzma.open(tmp_path / "raw_english/open_licence.txt.xz", "wt") as file:
-        file.writelines(f"A pear and apple number{n} fell\n" for n in range(260))
-    command = [sys.executable, "-m", "benchmarks.scale", "--data", str(tmp_path), "--documents", "60"]
-    root = Path(__file__).parents[2]
-    run = subprocess.run([*command, "--models", "none"], cwd=root, capture_output=True, text=True, check=True)
-    row = next(line for line in run.stdout.splitlines() if line.startswith("| 60 |"))
-    terms, taken, postings, share = (float(cell.replace(",", "")) for cell in row.split("|")[2:6])
-    assert (terms, postings, share) == (4, 180, 3)  # the query's number stands in no document
-    assert taken > 10
-
-
-def test_groups_of_a_hit_are_those_of_its_rows(tmp_path, fruit):
-    """Tables of word pairs of several parts are joined to what their rows, made one by one, give."""
-    models = {"letters": SparseLetters(), "static-en": pellucid.load("static-en"), "fruit": fruit}
-    with Index.create(tmp_path / "index", models) as index:
-        index.add(["Apples and pears, apples and cars", "A loan for a house is a mortgage; apples", "loans of banks"])
-        for query in ("an apple, a loan and a house", "apple apples", "the loan"):
-            for hit in index.search(query):
-                why = hit.explain()
-                slow = replace(why, rows=tuple(why.rows))
-                assert [group[0] for group in why.groups(None)] == [group[0] for group in slow.groups(None)]
-                values, expected = ([g.contribution for g in one.groups(None)] for one in (why, slow))
-                assert values == pytest.approx(expected, abs=1e-9)
-
-
-def test_a_search_reads_no_document_until_a_hit_is_asked_for_it(tmp_path, monkeypatch):
-    rows = []
-    read = Segment.document
-    monkeypatch.setattr(Segment, "document", lambda self, row: rows.append(row) or read(self, row))
-    with Index.create(tmp_path / "lazy") as index:
-        texts = ["the sun over the road. " * 9, "rain and sun", "a car"]
-        index.add(texts, ids=["a", "b", "c"], titles=["first", "", ""], metadata=[{"n": n} for n in range(3)])
-        rows.clear()
-        hits = index.search("sun road", 2)
-        assert [hit.id for hit in hits] == ["a", "b"] and not rows
-        assert (hits[0].title, hits[0].text, hits[0].metadata) == ("first", texts[0], {"n": 0})
-        assert hits[0].reasons.text == f"first\n{texts[0]}" and repr(hits[0]).startswith("Hit(id='a', score=")
-        assert sorted(set(rows)) == sorted(rows)  # each once
-        last = index.search("sun road", 2)[1]
-        index.delete(["b"])
-    assert last.text == "rain and sun" and last.reasons.words()

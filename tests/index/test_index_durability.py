@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
-import subprocess
 import sys
-import threading
 import time
 from functools import partial
 
@@ -20,7 +17,7 @@ import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
 from forking import at_once, in_fork
-from index_writer import created, look, opened, pairs, text_of, vectors
+from index_writer import created, look, opened, text_of, vectors
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
@@ -134,63 +131,6 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
 # Copies, read-only media, full disks
 
 
-def test_a_copy_made_while_another_thread_writes_opens_or_says_why_not(tmp_path):
-    """In one process: the lock of the original is not lost by reading its file."""
-    folder, stop, count = tmp_path / "index", threading.Event(), [0]
-    index = created(folder)
-    changes, outcomes = random.Random(6), []
-
-    def write():
-        while not stop.is_set():
-            count[0] += 1
-            for _ in pairs(index, changes, version=count[0]):
-                pass
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for number in range(30):
-            copy = tmp_path / f"copy-{number}"
-            try:
-                shutil.copytree(folder, copy)
-            except shutil.Error:
-                outcomes.append("not copied")  # a file went meanwhile, as the copy says
-                continue
-            try:
-                with opened(copy) as made:
-                    assert look(made) == "" and made.verify() == []
-                    made.add(["abc"], ids=["new"])
-                outcomes.append("opened")
-            except IndexFolderError as error:
-                assert "lacks a file that its commit names" in str(error) or "is damaged" in str(error)
-                outcomes.append("refused")
-    finally:
-        stop.set()
-        writer.join()
-    shutil.copytree(folder, tmp_path / "at rest")
-    with opened(tmp_path / "at rest") as made:
-        assert look(made) == "" and made.verify() == []
-    assert look(index) == "" and index.verify() == []
-
-
-def test_reading_the_files_of_an_index_releases_no_lock(tmp_path):
-    """Within a change the folder is copied; another process must still wait."""
-    folder = tmp_path / "index"
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom pellucid.errors import InputError\n"
-        "from pellucid.persistence.store import locked\n"
-        "try:\n    with locked(Path(sys.argv[1])): print('in')\nexcept InputError: print('waits')"
-    )
-    with created(folder) as index:
-        index.add(["abc"], ids=["a"])
-        with index._exclusive_writer():
-            shutil.copytree(folder, tmp_path / "copy")
-            ran = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True)
-        assert ran.stdout == "waits\n", ran.stderr
-    with opened(tmp_path / "copy") as copy:
-        copy.add(["abc"], ids=["b"])
-
-
 def facts(folder):
     every = [folder, *sorted(folder.rglob("*"))]
     return [(str(path), path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.stat().st_size) for path in every]
@@ -257,25 +197,6 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
     with opened(folder) as index:
         assert len(index) == 1 and index.verify() == []
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_an_index_that_is_open_stays_the_same_wherever_the_process_goes(tmp_path, monkeypatch):
-    """By a relative path, `create` and `open`, searched and changed, with a model that was given by a relative path."""
-    monkeypatch.chdir(tmp_path)
-    StaticEmbedder(Vocabulary(["loan", "house"]), np.eye(2, dtype=np.float32)).save_pretrained("my-model")
-    with pellucid.Index.create("my-index", "my-model") as index, pellucid.Index.open("./my-index") as again:
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        index.add(["a loan"], ids=["a"])
-        again.add(["a house"], ids=["b"])
-        assert [hit.id for hit in index.search("loan")] == [hit.id for hit in again.search("loan")] == ["a"]
-        again.rebuild()  # its copy of the model is made from there, too
-        assert index.verify() == again.verify() == [] and not any((tmp_path / "elsewhere").iterdir())
-    shutil.rmtree(tmp_path / "my-model")
-    with pellucid.Index.open(tmp_path / "my-index", rebuild=True) as index:
-        assert len(index) == 2
-    with pellucid.Index.open("../my-index") as index:
-        assert [hit.id for hit in index.search("loan")] == ["a"]
 
 
 def test_a_folder_with_something_else_is_never_replaced(tmp_path):

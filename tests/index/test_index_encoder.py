@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
@@ -163,22 +161,6 @@ def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path,
         before, after = rows_of(plain[hits[0].id]), rows_of(hits[0])
         assert {key: after[key] for key in before} == pytest.approx(before, abs=1e-6)  # the query's own rows stay
         assert index.search(QUERY, 5, steer={WORDS[3]: 0, WORDS[4]: 0.0}).to_dict() == index.search(QUERY, 5).to_dict()
-
-
-@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64, Fraction])
-def test_weights_of_steering_are_numbers_of_any_kind(tmp_path, number):
-    with Index.create(tmp_path / "index", {"static": table()}) as index:
-        index.add(texts(20))
-        expected = index.search(QUERY, steer={WORDS[1]: -1.0}).to_dict()
-        assert index.search(QUERY, steer={WORDS[1]: number(-1)}).to_dict() == expected
-
-
-def test_a_steered_query_finds_less_of_what_it_is_steered_from(tmp_path):
-    with Index.create(tmp_path / "index", {"static": table()}, bm25=False) as index:
-        index.add([WORDS[0], f"{WORDS[0]} {WORDS[1]}", f"{WORDS[0]} {WORDS[2]}"], ids=["a", "b", "c"])
-        query = f"{WORDS[0]} {WORDS[1]} {WORDS[2]}"
-        ranks = [[hit.id for hit in index.search(query, steer={word: -0.8})] for word in WORDS[1:3]]
-        assert [rank.index("b") > rank.index("c") for rank in ranks] == [True, False]
 
 
 @pytest.mark.parametrize(

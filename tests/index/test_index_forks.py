@@ -136,23 +136,6 @@ def test_a_child_that_ends_leaves_all_of_an_open_index(tmp_path):
     assert done.stdout == "sound\n", done.stderr
 
 
-def test_a_word_has_its_own_number_wherever_it_was_interrupted(tmp_path):
-    """An interrupt between the two halves of learning a word."""
-    index = pellucid.Index.create(tmp_path / "index", {})
-    words = index._snapshot.words
-
-    class Interrupted(list):
-        def append(self, word):
-            raise KeyboardInterrupt
-
-    spelled, words._spelled = words._spelled, Interrupted(words._spelled)
-    with pytest.raises(KeyboardInterrupt):
-        words._number("house")
-    words._spelled = spelled
-    numbers = [words._number(word) for word in ("loan", "house", "loan")]
-    assert [words._spelled[number] for number in numbers] == ["loan", "house", "loan"]
-
-
 def test_an_open_index_is_neither_copied_nor_pickled(tmp_path):
     index = created(tmp_path / "index")
     for work in (copy.copy, copy.deepcopy, pickle.dumps):

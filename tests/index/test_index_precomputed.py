@@ -172,6 +172,22 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
 # --- What happens to them later ---
 
 
+def test_a_callable_may_have_its_own_way_with_queries_and_documents(tmp_path):
+    class Both:
+        def __call__(self, texts):
+            return [[1.0, 0.0]] * len(texts)
+
+        def encode_query(self, texts):
+            return [[0.0, 1.0]] * len(texts)
+
+        def encode_document(self, texts):
+            return [[0.6, 0.8]] * len(texts)
+
+    with Index.create(tmp_path / "index", {"far": Both()}, bm25=False) as index:
+        index.add(TEXTS, ids=IDS)
+        assert index.search("anything")[0].score == pytest.approx(0.8)
+
+
 def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
     model = Counting()
     with Index.create(tmp_path / "index", {"far": model}) as index:

@@ -184,22 +184,3 @@ def test_the_score_of_a_reranker_is_measured_over_the_words_of_the_passage(index
         assert {why.text2[slice(*row.spans2[0])] for row in rows.values()} >= {"Title", "apple", "pear"}
         assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
         assert hit.explain().measurement is None and why.measurement.n_texts > 10
-
-
-def test_a_reranker_reads_what_a_measurement_needs_in_one_call(index):
-    calls = []
-
-    def counted(query, texts):
-        calls.append(list(texts))
-        return words_and_order(query, texts)
-
-    (hit,) = index.search("apple pear", 1, rerank=counted)
-    why = hit.measured()
-    assert len(calls) == 2 and len(calls[1]) == len(set(calls[1])) == why.measurement.n_texts and "" in calls[1]
-    assert hit.measured() == why and len(calls) == 2
-
-
-def test_a_reranker_that_fails_on_a_shortened_passage_is_named(index):
-    (hit,) = index.search("apple pear", 1, rerank=lambda query, texts: [math.nan if not t else 1.0 for t in texts])
-    with pytest.raises(InputError, match="gave nan for a passage without some words"):
-        hit.measured()

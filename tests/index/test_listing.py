@@ -68,13 +68,6 @@ def test_pages_are_slices_of_the_whole(sortable, offset, limit, descending):
         assert page == whole[offset : None if limit is None else offset + limit]
 
 
-@pytest.mark.parametrize("huge", [2**63 - 1, 2**63, 10**30])
-def test_pages_beyond_the_end_are_empty_and_have_no_bound(sortable, huge):
-    for sort in (None, "v"):
-        assert list(sortable.documents(sort=sort, offset=huge, limit=huge)) == []
-        assert len(list(sortable.documents(sort=sort, offset=1, limit=huge))) == len(VALUES) - 1
-
-
 @pytest.mark.parametrize("field", ["", 5, ["v"], {}, True])
 def test_what_is_no_field_is_refused(sortable, field):
     for call in (lambda: list(sortable.documents(sort=field)), lambda: sortable.count(by=field)):
@@ -110,17 +103,6 @@ def test_unknown_fields_get_a_suggestion(index):
         index.count(by="yeer")
 
 
-def test_a_frame_has_a_column_a_field(index):
-    frame = index.to_frame({"tag": "red"})
-    assert list(frame["id"]) == ["a", "b"] and list(frame["year"]) == [1999, 2005] and "mixed" in frame
-
-
-def test_a_field_that_is_called_like_a_column_is_told_apart(tmp_path):
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add(["a word"], ids=["a"], metadata=[{"title": "of the field"}])
-        assert index.to_frame()["metadata.title"].tolist() == ["of the field"]
-
-
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "xlsx"])
 def test_an_export_holds_every_value(tmp_path, suffix):
     texts = ["plain", '=HYPERLINK("x")', "two\nlines, and a comma", "é 日本", ""]
@@ -142,16 +124,6 @@ def test_an_export_holds_every_value(tmp_path, suffix):
     guarded = ["'" * (suffix in ("csv", "tsv", "xlsx") and text[:1] == "=") + text for text in texts]
     assert [row["text"] or "" for row in rows] == guarded
     assert float(rows[0]["n"]) == 1.5 and "b" in str(rows[0]["tags"]) and str(rows[2]["tags"]) in ("None", "", "nan")
-
-
-def test_hits_are_written_with_their_parts_and_reason(tmp_path):
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add(["an apple", "a pear and an apple"], ids=["a", "b"], metadata=[{"year": 1999}, {"year": 2005}])
-    run("search", tmp_path / "index", "apple", "-o", tmp_path / "hits.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "hits.jsonl").read_text().splitlines()]
-    assert [row["rank"] for row in rows] == [1, 2] and {row["year"] for row in rows} == {1999, 2005}
-    for row in rows:
-        assert row["score.bm25"] == pytest.approx(row["score"]) and "apple" in row["reason"]
 
 
 def test_conditions_of_the_command_line_take_alternatives(tmp_path):
@@ -295,44 +267,6 @@ def test_a_workbook_has_dates_and_parquet_has_integers(tmp_path):
 def test_filters_that_no_document_meets_are_named(sortable):
     assert "no document meets the filters" in run("search", sortable.folder, "word", "--where", "v=12345").stderr
     assert "no document" not in run("search", sortable.folder, "word", "--min-score", "9", "--where", "v!=").stderr
-
-
-def test_nearest_texts_and_duplicates_are_tables(tmp_path):
-    (tmp_path / "texts.csv").write_text("text,day\na house loan,2024-01-01\na dog,2024-01-02\na house loan!,x\n")
-    run("duplicates", tmp_path / "texts.csv", "-o", tmp_path / "pairs.csv", "--reasons", 1)
-    with open(tmp_path / "pairs.csv", encoding="utf-8-sig") as file:
-        (pair,) = csv.DictReader(file)
-    assert (pair["row"], pair["kept_row"]) == ("3", "1") and float(pair["score"]) >= 0.9 and "loan" in pair["reasons"]
-    run("duplicates", tmp_path / "texts.csv", "-o", tmp_path / "x.doc", code=1)
-
-
-def test_topics_read_texts_and_dates_of_stdin_once(monkeypatch, tmp_path):
-    pytest.importorskip("sklearn")
-    words = ["a house loan from the bank", "the dog runs in the park"] * 10
-    content = "text,day\n" + "".join(f"{text},2024-{1 + n % 12:02d}-01\n" for n, text in enumerate(words))
-    (tmp_path / "stdin").write_text(content)
-    monkeypatch.setattr("pellucid.cli.input.STDIN", str(tmp_path / "stdin"))
-    ran = run("topics", "-", "--delimiter", ",", "--date", "day", "-n", 2, "--json")
-    assert json.loads(ran.stdout)["topics"][0]["periods"]
-    assert "no column 'dya'" in run("topics", tmp_path / "stdin", "--delimiter", ",", "--date", "dya", code=1).output
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "right"),
-    [
-        ("search", {"query": "word", "k": 3}, "top_k"),
-        ("search", {"query": "word", "limit": 3}, "top_k"),
-        ("search", {"query": "word", "filter": {}}, "where"),
-        ("documents", {"top_k": 3}, "limit"),
-        ("add", {"documents": ["a"]}, "texts"),
-        ("add", {"texts": ["a"], "metadatas": [{}]}, "metadata"),
-    ],
-)
-def test_names_of_other_libraries_are_answered(sortable, method, options, right):
-    with pytest.raises(TypeError, match=f"is called '{right}'"):
-        getattr(sortable, method)(**options)
-    with pytest.raises(TypeError, match="topk"):
-        sortable.search("word", topk=3)
 
 
 def test_a_document_updated_since_is_not_replaced_by_its_old_text(tmp_path):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import threading
-import time
 import warnings
 
 import pyarrow as pa
@@ -225,31 +223,6 @@ def test_columns_of_parquet_of_every_type(tmp_path):
     }  # fmt: skip
     for name in ("far", "bin", "emb", "same"):
         assert any(f"'{name}'" in line for line in said), name
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
-def test_reading_takes_time_in_proportion_to_the_columns(tmp_path, kind):
-    def seconds(count):
-        path, names = tmp_path / f"{count}.{kind}", [f"c{n}" for n in range(count)]
-        if kind == "csv":
-            path.write_text(",".join(names) + ",text\n" + "1," * count + "a\n")
-        elif kind == "parquet":
-            pq.write_table(pa.table({**{name: ["x"] for name in names}, "text": ["a"]}), path)
-        else:
-            path.write_text(json.dumps({**dict.fromkeys(names, 1), "text": "a"}))
-        gc.collect()
-        gc.disable()  # a collection takes as long as all objects of the other tests are many
-        try:
-            begun = time.process_time()
-            assert len(next(iter(read_documents(path))).metadata) == count
-            return time.process_time() - begun
-        finally:
-            gc.enable()
-
-    few, many = 300, 3000
-    seconds(few)
-    assert min(seconds(many) for _ in range(3)) < 4 * many / few * max(seconds(few), 0.003)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -18,7 +18,6 @@ import pellucid
 import pellucid.index.arrays as arrays
 import pellucid.index.commits as commits
 import pellucid.index.search as search
-import pellucid.index.segments as segments_module
 import pellucid.index.writer as writer_module
 from pellucid import Index
 from pellucid.errors import InputError
@@ -465,25 +464,3 @@ def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
         assert every == {str(n): text for n, text in enumerate(texts)}
     with Index.open(tmp_path / "i", read_only=True) as index:
         assert index.verify() == []
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    queries=st.lists(st.lists(st.sampled_from("a b c d e f ab".split()), min_size=1, max_size=5), max_size=8),
-    deleted=st.sets(st.integers(0, 5), max_size=5),
-)
-def test_postings_are_found_alike_whether_or_not_they_are_remembered(queries, deleted, monkeypatch) -> None:
-    monkeypatch.setattr(segments_module, "_MAX_CACHED_TERMS", 4)
-    texts = ["a b", "b c c", "a", "d ab", "e a b", ""]
-    part = [Document(number + 1, str(number), "", text, {}, (len(text),)) for number, text in enumerate(texts)]
-    whole = Segment(arrays_from_documents(range(1, 7), part, term_counts(texts), {}, {}, {}))
-    segment = whole.without(np.array(sorted(deleted))) if deleted else whole
-    whole.postings_spans("abcdef")
-    for terms in queries:
-        spans = segment.postings_spans(terms)
-        assert spans.keys() == set(terms)
-        for term, span in spans.items():
-            passages, counts = segment.postings(span)
-            expected = {n: texts[n].split().count(term) for n in range(6) if n not in deleted}
-            assert dict(zip(passages.tolist(), counts.tolist())) == {n: c for n, c in expected.items() if c}
-            assert span.n_passages == len(passages)

@@ -324,13 +324,6 @@ def test_a_least_score_that_is_none_is_refused(index_of_letters, least):
         index_of_letters.search("abc", min_score=least)
 
 
-def test_min_score_is_that_of_the_second_stage(index_of_letters):
-    hits = index_of_letters.search(
-        "dab", 5, rerank=lambda query, texts: [-n for n, _ in enumerate(texts)], min_score=-2
-    )
-    assert [hit.score for hit in hits] == [0.0, -1.0, -2.0]
-
-
 # --- Long queries and the committed queries ---
 
 

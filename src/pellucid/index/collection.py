@@ -112,11 +112,6 @@ class DocumentCollection:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
         self._snapshot = Snapshot.from_commit(commit, models)
 
-    def _replace_models(self, snapshot: Snapshot, caller_models: dict[str, Any]) -> None:
-        """Take a snapshot with other models, within a change."""
-        with self._snapshot_lock:
-            self._snapshot, self._caller_models = snapshot, caller_models
-
     @contextmanager
     def _exclusive_writer(self) -> Iterator[Writer]:
         """Hold the lock of the index, with the last commit."""

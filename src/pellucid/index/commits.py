@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, ReadingError
-from pellucid.index.arrays import REPAIR_HINT
+from pellucid.index.arrays import REPAIR_HINT, find_invalid_numbers
 from pellucid.index.documents import Document
 from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
@@ -228,7 +228,7 @@ def _open_segment(folder: Path, file: File, deleted: File | None, earlier: Store
         segment = earlier.segment
     else:
         segment = Segment.open(file.checked_path(folder))
-        if file.is_small and (problem := segment.find_invalid_numbers()):
+        if file.is_small and (problem := find_invalid_numbers(segment.tensors)):
             raise IndexFolderError(f"{file.path(folder)} is damaged: {problem}. {REPAIR_HINT}")
     return segment if deleted is None else segment.reduced(deleted.checked_path(folder))
 
@@ -249,7 +249,9 @@ def read_state(folder: Path) -> IndexState:
 
 def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
     """Check that segments are those of a commit: counts, rising numbers, and the parts."""
-    counts = (sum(s.n_live_documents for s in segments), sum(s.n_live_passages for s in segments))
+    live_rows = [segment.live_rows() for segment in segments]
+    n_passages = sum(len(segment.passages_for(rows)) for segment, rows in zip(segments, live_rows))
+    counts = (sum(map(len, live_rows)), n_passages)
     if counts != (state.documents, state.passages):
         raise ValueError(f"it holds {counts[0]:,} documents with {counts[1]:,} passages, and its commit counts others")
     last = 0
@@ -257,7 +259,7 @@ def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
         if int(segment.numbers[0]) <= last:
             raise ValueError(f"the documents of {segment.name} are not later than those before")
         last = int(segment.numbers[-1])
-        if state.settings["bm25"] != segment.has_bm25():
+        if state.settings["bm25"] != segment.has_bm25:
             raise ValueError(f"{segment.name} was made with BM25, or without it, and the index was not")
         for model in state.settings["models"]:
             dimension = segment.dimension_of(model["name"])

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from pellucid.index.arrays import Integers, TermCounts, hash_strings
-from pellucid.index.terms import Analyser, Part, TokenTerms
+from pellucid.index.terms import Analyser
 from pellucid.native.terms import TokenLists, TokenTable, count_terms
 from pellucid.text.unicode import normalize
 
@@ -65,11 +65,15 @@ class TermCounter:
 
     def _learn_tokens(self, tokens: list[str]) -> None:
         """Remember the terms of more tokens."""
-        several = list(map(_terms_and_acronyms, self._analyser.values(tokens)))
+        values = self._analyser.values(tokens)
+        several = [((value,) if value else (), ()) if isinstance(value, str) else value for value in values]
         terms = list(chain.from_iterable(terms for terms, _ in several))
         acronyms = [(part.acronym, part.is_letter) for _, parts in several for part in parts]
-        self._learn_terms([*terms, *(acronym for acronym, _ in acronyms)])
         lists, numbers = self._token_lists, self._numbers
+        new = [t for t in dict.fromkeys([*terms, *(acronym for acronym, _ in acronyms)]) if t not in numbers]
+        if new:
+            numbers.update(zip(new, range(len(numbers), len(numbers) + len(new))))
+            self._hashes = np.concatenate([self._hashes, hash_strings(new)])
         flags = np.fromiter(map(self._analyser.context_flags, tokens), np.uint8, len(tokens))
         term_numbers = np.array([numbers[term] for term in terms], np.int32)
         acronym_numbers = np.array([2 * numbers[acronym] + is_letter for acronym, is_letter in acronyms], np.int32)
@@ -80,20 +84,6 @@ class TermCounter:
             _with_sizes(lists.acronym_starts, [len(parts) for _, parts in several]),
             np.concatenate([lists.acronyms, acronym_numbers]),
         )
-
-    def _learn_terms(self, terms: list[str]) -> None:
-        """Number the terms that have no number yet."""
-        new = [term for term in dict.fromkeys(terms) if term not in self._numbers]
-        if new:
-            self._numbers.update(zip(new, range(len(self._numbers), len(self._numbers) + len(new))))
-            self._hashes = np.concatenate([self._hashes, hash_strings(new)])
-
-
-def _terms_and_acronyms(value: TokenTerms) -> tuple[tuple[str, ...], tuple[Part, ...]]:
-    """Return the terms that a token has for certain, and those that its line decides on."""
-    if isinstance(value, str):
-        return ((value,) if value else ()), ()
-    return value
 
 
 def _with_sizes(starts: Integers, sizes: Sequence[int]) -> Integers:

@@ -225,7 +225,9 @@ class Index(DocumentCollection):
         with self._exclusive_writer() as writer:
             models = dict(self._snapshot.models if models is None else models)
             snapshot = write_rebuilt(writer, Snapshot.from_commit(writer.commit, models))
-            self._replace_models(snapshot, {name: model.encoder for name, model in models.items()})
+            with self._snapshot_lock:
+                self._snapshot = snapshot
+                self._caller_models = {name: model.encoder for name, model in models.items()}
             sweep_models(self.folder, writer.commit.state)
 
     # Searches

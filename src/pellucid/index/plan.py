@@ -16,10 +16,11 @@ import numpy as np
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
+from pellucid.explain.rows import DIMENSION, Row
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.models import Model
-from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
+from pellucid.index.reasons import Bm25Query, Directions, Passages
 from pellucid.index.segments import PostingsSpan
 from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser, QueryTerms
@@ -170,7 +171,8 @@ def _steered(
         in_vocabulary |= moves.keys()
         if not moves or name not in parts:  # a model that knows no word of the query finds nothing
             continue
-        rows = tuple(steering_row(text, steer[text]) for text in moves)
+        names = {text: f"{'more' if steer[text] > 0 else 'less'} of {text!r:.60}" for text in moves}
+        rows = tuple(Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION) for text, name in names.items())
         directions = Directions(np.array(list(moves.values()), np.float64), rows)
         steered[name] = parts[name]._replace(
             vector=(parts[name].vector + directions.vectors.sum(axis=0)).astype(np.float32),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Marks, Terms, TermsByText
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import DIMENSION, WORD, JoinedRows, PairTable, Row, combined_measurement
+from pellucid.explain.rows import WORD, JoinedRows, PairTable, Row, combined_measurement
 from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import impacts
 from pellucid.index.words import WordCache
@@ -57,13 +57,9 @@ class Passages:
         """Return those of BM25's terms that have a number, by it."""
         return self._words.term_positions(self.texts, self._word_list, numbers)
 
-    def words(self, model: str) -> WordList:
-        """Return the words as a static model cuts them, by number."""
-        return self._words.split(model, self.texts, self._word_list)
-
     def rows(self, model: str) -> tuple[WordList, SpelledRows | None]:
         """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
-        return self._words.rows(model, self.words(model))
+        return self._words.rows(model, self._words.split(model, self.texts, self._word_list))
 
 
 class Bm25Query:
@@ -141,12 +137,6 @@ class Directions(NamedTuple):
             return TermsByText(after, terms.marks) if isinstance(terms, TermsByText) else after
 
         return with_directions
-
-
-def steering_row(text: str, weight: float) -> Row:
-    """Return the row of a text that a query is moved to or away from."""
-    name = f"{'more' if weight > 0 else 'less'} of {text!r:.60}"
-    return Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION)
 
 
 class PassageTerms:

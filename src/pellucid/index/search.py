@@ -88,7 +88,7 @@ def _parts_of_passages(
             values = scores[name] if name in scores else _listed_scores(plan, segment_index, name)
             parts[name] = values[passages]
         else:
-            parts[name] = _multiplied(segment.dense(name)[passages], part.vector)
+            parts[name] = _multiplied(segment.tensors[f"vectors:{name}"][passages], part.vector)
     return parts
 
 
@@ -207,6 +207,6 @@ def _hits_for(plan: QueryPlan, passages: Sequence[PassageParts]) -> list[Hit]:
         for position, ((segment_index, row, passage), parts) in enumerate(in_block):
             segment, score = segments[segment_index], sum(parts.values())
             first = segment.first_passage(row)
-            start = segment.passage_end(passage - 1) if passage > first else 0
+            start = segment.tensors["cuts"].item(passage - 1) if passage > first else 0
             hits.append(Hit(segment.document_id(row), score, parts, passage - first, start, block, position))
     return hits

@@ -26,7 +26,6 @@ from pellucid.index.arrays import (
     check_arrays,
     corruption_error,
     corruption_reported,
-    find_invalid_numbers,
     hash_strings,
     list_for,
     merge_arrays,
@@ -34,7 +33,7 @@ from pellucid.index.arrays import (
 from pellucid.index.documents import Document
 from pellucid.index.metadata import Condition, Where, column_kind
 from pellucid.native.scan import Bm25Lists, Codes, DensePart, PassageScan
-from pellucid.persistence.store import read_tensors, write_tensors
+from pellucid.persistence.store import read_tensors
 from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
 
@@ -64,14 +63,17 @@ class Segment:
 
     def __init__(self, tensors: Tensors, name: str = "", deleted: npt.NDArray[np.int32] = _EMPTY_ROWS) -> None:
         """Take the arrays of a file, which are checked, and the rows of documents that were removed, rising."""
-        self.name, self.deleted, self._tensors = name, deleted, tensors
+        self.name, self.deleted, self.tensors = name, deleted, tensors
         self.numbers: Integers = tensors["numbers"]
+        self.has_bm25 = "bm25.lengths" in tensors
+        self.lengths: npt.NDArray[np.int32] = tensors.get("bm25.lengths", _EMPTY_ROWS)  # of each passage, in terms
         self.ends: Integers = np.array(tensors["passages"])  # copied: sizes of memory follow, and the file may change
         self._has_short_documents = len(self.ends) == self.n_passages  # of one passage each
         self._strings = {kind: Strings.of_kind(tensors, kind) for kind in (*STRINGS, "words")}
         self._dense_parts: dict[str, DensePart] = {}
         self._scans: dict[tuple[str, ...], PassageScan] = {}
         self._postings_spans: dict[str, PostingsSpan] = {}  # by term
+        self._last_match: tuple[Where, Mask] | None = None  # a page counts the same documents by several fields
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
@@ -79,14 +81,9 @@ class Segment:
         with corruption_reported(", ".join(segment.name for segment in segments)):
             rows = [segment.live_rows() for segment in segments]
             passages = [segment.passages_for(live) for segment, live in zip(segments, rows)]
-            return cls(merge_arrays([segment._tensors for segment in segments], rows, passages))
+            return cls(merge_arrays([segment.tensors for segment in segments], rows, passages))
 
     # Files
-
-    def write(self, path: Path) -> Segment:
-        """Write the segment as a file; return it as it is read from there."""
-        write_tensors(path, self._tensors)
-        return Segment.open(path)
 
     @classmethod
     def open(cls, path: Path) -> Segment:
@@ -104,11 +101,11 @@ class Segment:
                 raise ValueError("there are no rows")
             if deleted[0] < 0 or deleted[-1] >= len(self.numbers) or (deleted[1:] <= deleted[:-1]).any():
                 raise ValueError("the rows do not rise, or are more than there are")
-        return Segment(self._tensors, self.name, deleted)
+        return Segment(self.tensors, self.name, deleted)
 
     def without(self, rows: npt.NDArray[Any]) -> Segment:
         """Return the same segment with more documents deleted."""
-        return Segment(self._tensors, self.name, np.union1d(self.deleted, rows).astype(np.int32))
+        return Segment(self.tensors, self.name, np.union1d(self.deleted, rows).astype(np.int32))
 
     # Documents
 
@@ -116,17 +113,6 @@ class Segment:
     def n_passages(self) -> int:
         """Number of passages, those of documents that are deleted too."""
         return int(self.ends[-1]) if len(self.ends) else 0
-
-    @property
-    def n_live_documents(self) -> int:
-        """Number of documents that are there."""
-        return len(self.numbers) - len(self.deleted)
-
-    @property
-    def n_live_passages(self) -> int:
-        """Number of passages that are there."""
-        before = np.where(self.deleted > 0, self.ends[self.deleted - 1], 0)
-        return self.n_passages - int((self.ends[self.deleted] - before).sum())
 
     @cached_property
     def live(self) -> Mask | None:
@@ -157,15 +143,9 @@ class Segment:
         """Return the rows of the documents that are there."""
         return np.arange(len(self.numbers)) if self.live is None else np.flatnonzero(self.live)
 
-    def sizes(self, rows: Integers) -> Integers:
-        """Return the number of passages of each of some documents, int64 [rows]."""
-        ends = self.ends
-        sizes: Integers = ends[rows] - np.where(rows > 0, ends[rows - 1], 0)
-        return sizes
-
     def passages_for(self, rows: Integers) -> Integers:
         """Return the passages of documents, in order."""
-        sizes = self.sizes(rows)
+        sizes = self.ends[rows] - np.where(rows > 0, self.ends[rows - 1], 0)
         ends = np.cumsum(sizes)
         return np.repeat(self.ends[rows] - ends, sizes) + np.arange(ends[-1] if len(ends) else 0)
 
@@ -175,20 +155,12 @@ class Segment:
             return row
         return int(self.ends[row - 1]) if row else 0
 
-    def terms_in(self, passages: Integers) -> int:
-        """Return the number of terms of some passages; 0 without BM25."""
-        return int(self.lengths[passages].sum()) if self.has_bm25() else 0
-
     def document_id(self, row: int) -> str:
         """Return the id of a document."""
         try:  # sooner than `corruption_reported`, which counts where there are many hits
             return self._strings["id"].at(row)
         except ValueError as error:
             raise corruption_error(self.name, error) from error
-
-    def passage_end(self, passage: int) -> int:
-        """Return where a passage ends in the text of its document, in characters."""
-        return int(self._tensors["cuts"][passage])
 
     def document(self, row: int) -> Document:
         """Return a document."""
@@ -198,18 +170,18 @@ class Segment:
             metadata_fields = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
             if not isinstance(metadata_fields, dict):
                 raise ValueError(f"the metadata of {document_id!r:.60} are {metadata!r:.60}")
-            ends = tuple(self._tensors["cuts"][first:last].tolist())
+            ends = tuple(self.tensors["cuts"][first:last].tolist())
             return Document(int(self.numbers[row]), document_id, title, text, metadata_fields, ends)
 
     def rows_for(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
         with corruption_reported(self.name):
-            hashes, table = hash_strings(ids), self._tensors["id.hash"]
+            hashes, table = hash_strings(ids), self.tensors["id.hash"]
             positions = np.searchsorted(table, hashes)
             rows: dict[str, int] = {}
             for document_id, hash_value, position in zip(ids, hashes.tolist(), positions.tolist()):
                 while position < len(table) and table[position] == hash_value:
-                    row = int(self._tensors["id.order"][position])
+                    row = int(self.tensors["id.order"][position])
                     if (self.live is None or self.live[row]) and self._strings["id"].at(row) == document_id:
                         rows[document_id] = row
                     position += 1
@@ -217,24 +189,11 @@ class Segment:
 
     # What a search reads
 
-    def find_invalid_numbers(self) -> str:
-        """Look at all numbers; return what cannot be so, "" where nothing is wrong. It reads the whole file."""
-        return find_invalid_numbers(self._tensors)
-
     def dimension_of(self, part: str) -> int | None:
         """Return the number of dimensions of a dense part, None for a sparse one."""
-        if f"rows:{part}.ends" in self._tensors:
+        if f"rows:{part}.ends" in self.tensors:
             return None
-        return int(self._tensors[f"vectors:{part}"].shape[1])
-
-    def has_bm25(self) -> bool:
-        """Whether terms were counted."""
-        return "bm25.lengths" in self._tensors
-
-    @property
-    def lengths(self) -> npt.NDArray[np.int32]:
-        """Number of terms of each passage, int32 [passages]."""
-        return self._tensors["bm25.lengths"]
+        return int(self.tensors[f"vectors:{part}"].shape[1])
 
     def postings_spans(self, terms: Collection[str]) -> dict[str, PostingsSpan]:
         """Return by term where its postings are; they are remembered."""
@@ -251,7 +210,7 @@ class Segment:
 
     def _find_postings(self, terms: Iterable[str]) -> Iterator[PostingsSpan]:
         """Yield for each term where its postings are."""
-        keys, ends, hashes = self._tensors["bm25.keys"], self._tensors["bm25.key_ends"], hash_strings(terms)
+        keys, ends, hashes = self.tensors["bm25.keys"], self.tensors["bm25.key_ends"], hash_strings(terms)
         for term_hash, position in zip(hashes.tolist(), keys.searchsorted(hashes).tolist()):
             here = position < len(keys) and keys[position] == term_hash
             start, stop = (int(ends[position - 1]) if position else 0, int(ends[position])) if here else (0, 0)
@@ -261,7 +220,7 @@ class Segment:
     def postings(self, span: PostingsSpan) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
         """Return the passages with a term that are there, rising, and how often it stands in each."""
         lists = slice(span.start, span.stop)
-        passages, counts = self._tensors["bm25.rows"].view(np.uint32)[lists], self._tensors["bm25.values"][lists]
+        passages, counts = self.tensors["bm25.rows"].view(np.uint32)[lists], self.tensors["bm25.values"][lists]
         if self.live_passages is not None and len(passages):
             is_live = self.live_passages[self._check_passages("bm25", passages)]
             passages, counts = passages[is_live], counts[is_live]
@@ -270,10 +229,10 @@ class Segment:
     def signatures(self) -> npt.NDArray[np.uint64]:
         """Return for each passage the sum of the hashes of its terms, each times its count, uint64 [passages]."""
         sums = np.zeros(self.n_passages, np.uint64)
-        sizes = np.diff(self._tensors["bm25.key_ends"], prepend=0)
-        keys = np.repeat(self._tensors["bm25.keys"].view(np.uint64), sizes)
+        sizes = np.diff(self.tensors["bm25.key_ends"], prepend=0)
+        keys = np.repeat(self.tensors["bm25.keys"].view(np.uint64), sizes)
         with corruption_reported(self.name):
-            np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
+            np.add.at(sums, self.tensors["bm25.rows"], keys * self.tensors["bm25.values"].astype(np.uint64))
         return sums
 
     def column(self, column: int) -> tuple[npt.NDArray[np.uint32], Any]:
@@ -292,10 +251,10 @@ class Segment:
     def times(self, column: int) -> tuple[npt.NDArray[np.uint32], Floats64]:
         """Return the rows of the strings of a column, and their seconds since 1970; NaN for what is no date."""
         rows, values = self._column(column)
-        return rows, self._tensors["words.times"][self._word_codes(values)]
+        return rows, self.tensors["words.times"][self._word_codes(values)]
 
     def _column(self, column: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
-        rows, values = list_for("column", self._tensors, column)
+        rows, values = list_for("column", self.tensors, column)
         if len(rows) and rows.max() >= len(self.numbers):
             raise corruption_error(self.name, "a field points outside the documents")
         return rows, values
@@ -308,22 +267,18 @@ class Segment:
 
     def column_items(self) -> Iterator[tuple[int, int, Any]]:
         """Yield row, column and value of every entry of the metadata that conditions see."""
-        for column in self._tensors["column.keys"].tolist():
+        for column in self.tensors["column.keys"].tolist():
             with corruption_reported(self.name):
                 rows, values = self.column(column)
             for row, value in zip(rows.tolist(), values.tolist()):
                 yield row, column, value
 
-    def dense(self, part: str) -> Floats:
-        """Return the rows of a dense part, float32 [passages, dimension]."""
-        return self._tensors[f"vectors:{part}"]
-
     def scan(self, parts: tuple[str, ...]) -> PassageScan:
         """Return what finds the best passages by BM25, where it is counted, and some dense parts; it is kept."""
         if parts not in self._scans:  # two threads may both make it
             bm25 = None
-            if self.has_bm25():
-                lists = (self._tensors[f"bm25.{name}"] for name in ("rows", "values", "lengths"))
+            if self.has_bm25:
+                lists = (self.tensors[f"bm25.{name}"] for name in ("rows", "values", "lengths"))
                 rows, counts, lengths = (np.require(array, requirements=["C", "A"]) for array in lists)
                 bm25 = Bm25Lists(rows.view(np.uint32), counts, lengths)
             ends = None if self._has_short_documents else self.ends
@@ -333,8 +288,8 @@ class Segment:
     def _dense_part(self, name: str) -> DensePart:
         """Return a dense part as the C function reads it: its 8 bits where they are stored."""
         if name not in self._dense_parts:
-            kinds = [kind for kind in _DENSE_KINDS if f"{kind}:{name}" in self._tensors]
-            arrays = [np.require(self._tensors[f"{kind}:{name}"], requirements=["C", "A"]) for kind in kinds]
+            kinds = [kind for kind in _DENSE_KINDS if f"{kind}:{name}" in self.tensors]
+            arrays = [np.require(self.tensors[f"{kind}:{name}"], requirements=["C", "A"]) for kind in kinds]
             part = DensePart(arrays[0], Codes(*arrays[1:]) if len(arrays) > 1 else None)
             if not part.is_finite:
                 raise corruption_error(self.name, f"the vectors of {name!r:.60} hold NaN or infinity")
@@ -343,7 +298,7 @@ class Segment:
 
     def sparse(self, part: str, dimension: int) -> tuple[npt.NDArray[np.uint32], Floats]:
         """Return the passages that have a coordinate in a dimension of a sparse part, and the coordinates."""
-        rows, values = list_for(f"sparse:{part}", self._tensors, dimension)
+        rows, values = list_for(f"sparse:{part}", self.tensors, dimension)
         return self._check_passages(f"sparse:{part}", rows), values
 
     def _check_passages(self, prefix: str, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -354,16 +309,19 @@ class Segment:
 
     def vector(self, part: str, passage: int) -> Vector | None:
         """Return the stored row of a passage; None where the part knows nothing of it."""
-        if f"vectors:{part}" in self._tensors:
-            row = self._tensors[f"vectors:{part}"][passage]
+        if f"vectors:{part}" in self.tensors:
+            row = self.tensors[f"vectors:{part}"][passage]
             return row if row.any() else None
-        ends = self._tensors[f"rows:{part}.ends"]
+        ends = self.tensors[f"rows:{part}.ends"]
         span = slice(int(ends[passage - 1]) if passage else 0, int(ends[passage]))
-        indices, values = self._tensors[f"rows:{part}.indices"][span], self._tensors[f"rows:{part}.values"][span]
+        indices, values = self.tensors[f"rows:{part}.indices"][span], self.tensors[f"rows:{part}.values"][span]
         return (indices, values) if len(indices) else None
 
     def matching(self, where: Where) -> Mask:
-        """Return which documents meet a condition, bool [documents]."""
+        """Return which documents meet a condition, bool [documents]; the mask is not changed."""
+        last = self._last_match
+        if last is not None and last[0] == where:
+            return last[1]
         meets_any = np.zeros(len(self.numbers), np.bool_)
         for tests in where:
             meets_all = np.ones(len(self.numbers), np.bool_)
@@ -374,6 +332,7 @@ class Segment:
                     matches[self._rows_meeting(condition)] = True
                 meets_all &= matches != test.negated
             meets_any |= meets_all
+        self._last_match = where, meets_any
         return meets_any
 
     def _rows_meeting(self, condition: Condition) -> npt.NDArray[np.uint32]:

@@ -51,7 +51,7 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
             problems += [f"document {id!r:.60} is not found by its id" for id in lost[:MAX_LISTED]]
             sample = [document for document in block if document.number % step == 0 and document.id in rows]
             problems += _check_vectors(snapshot, segment, sample, rows)
-        if segment.has_bm25():
+        if segment.has_bm25:
             stored = segment.signatures()[passages]
             differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
             for passage in passages[differs][:MAX_LISTED].tolist():

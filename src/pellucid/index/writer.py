@@ -170,7 +170,8 @@ class Writer:
     def write(self, segment: Segment) -> StoredSegment:
         """Write a segment; it is part of no commit yet."""
         path = self._new_path()
-        return StoredSegment(segment.write(path), _describe_file(path))
+        write_tensors(path, segment.tensors)
+        return StoredSegment(Segment.open(path), _describe_file(path))
 
     def _new_path(self, kind: str = "") -> Path:
         self._check_process()
@@ -313,7 +314,9 @@ def replace_documents(
     segments = commit.segments
     deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
     deleted_passages = {index: segments[index].passages_for(rows) for index, rows in deleted.items()}
-    deleted_terms = sum(segments[index].terms_in(passages) for index, passages in deleted_passages.items())
+    deleted_terms = sum(
+        int(segments[i].lengths[passages].sum()) for i, passages in deleted_passages.items() if segments[i].has_bm25
+    )
     settings = state.settings
     if not precomputed <= set(precomputed_parts(settings)):
         settings = with_precomputed(settings, [*precomputed_parts(settings), *precomputed])
