@@ -11,7 +11,7 @@ import numpy as np
 
 from papers.retrieval_sets import Collection
 from papers.vector_cache import Vectors
-from pellucid.index.bm25 import count_terms, impacts, query_weights
+from pellucid.index.bm25 import impacts, query_weights
 from pellucid.index.terms import Analyser
 
 Ask = Callable[[str], dict[str, float]]
@@ -78,7 +78,7 @@ def seismic(collection: Collection, folder: Path) -> Ask:
     analyser = Analyser()
     counts = [Counter(analyser.terms(text)) for text in collection.documents]
     having = Counter(term for own in counts for term in own)
-    average = count_terms(counts) / len(counts)
+    average = sum(sum(passage.values()) for passage in counts) / len(counts)
     dataset = SeismicDataset()
     for id, own in zip(collection.ids, counts):
         times = np.array(list(own.values()), np.float32)

@@ -12,7 +12,7 @@ known without looking at any passage. BM25 divided by it lies in [0, 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,6 @@ def impacts(counts: npt.NDArray[Any], length: Any, average: float) -> npt.NDArra
     """Return a passage's half of BM25: `counts` are [terms] or [passages, terms], `length` one or [passages, 1]."""
     damping = K1 * (1 - B + B * length / average) if average else K1
     return np.asarray(counts * (K1 + 1) / (counts + damping), np.float64)
-
-
-def count_terms(counts: Iterable[Mapping[str, int]]) -> int:
-    """Return the number of terms of some passages."""
-    return sum(sum(passage.values()) for passage in counts)
 
 
 def query_weights(

@@ -354,7 +354,7 @@ class DocumentCollection:
     ) -> int:
         counter, count, n_added = TermCounter(self.snapshot().words.analyser), 0, 0
         new_ids = set[str]()  # that were given in the place of ids by content
-        additions = Additions(self.snapshot(), counter, precomputed.names)
+        additions = Additions(self.snapshot(), counter, precomputed.arrays)
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             try:
                 for batch in batches(documents):
@@ -365,7 +365,7 @@ class DocumentCollection:
                     count += len(batch)
                     progress.advance(len(batch))
                     if additions.is_due:  # what a disk refuses is not tried again
-                        due, additions = additions, Additions(self.snapshot(), counter, precomputed.names)
+                        due, additions = additions, Additions(self.snapshot(), counter, precomputed.arrays)
                         n_added += self._store(due, precomputed.models)
             finally:  # after an error or an interrupt, too: the blocks before it are whole
                 if additions.documents:

@@ -178,12 +178,10 @@ class Hit:
         return {**plain, "indexed": self.reasons.text, "words": words}
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{"name": row.name, "contribution": row.contribution} for row in self.named()]
-
-    def named(self) -> list[Row]:
-        """Return the strongest rows, which tables and JSON name; not what all texts of an encoder have in common."""
+        """Return the strongest rows; not what all texts of an encoder have in common."""
         strongest = self.reasons.top(_NAMED + 2 * len(self.parts))  # a part has one such row of either kind at most
-        return [row for row in strongest if row.kind not in (SHARED, CONTEXT)][:_NAMED]
+        rows = [row for row in strongest if row.kind not in (SHARED, CONTEXT)][:_NAMED]
+        return [{"name": row.name, "contribution": row.contribution} for row in rows]
 
 
 class HitRow(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from pellucid.errors import InputError, check_integer, shown, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
-from pellucid.index.metadata import column_kind, columns_of, field_types, kind_of, parse_where, timestamp
+from pellucid.index.metadata import Where, column_kind, columns_of, field_types, kind_of, parse_where, timestamp
 from pellucid.index.segments import Segment
 from pellucid.progress import check_cancelled
 from pellucid.text.unicode import canonicalize
@@ -43,27 +43,27 @@ def list_documents(
     check_integer("limit", limit, optional=True)
     if after is not None and sort is not None:
         raise InputError("after needs the order of adding; give offset with sort")
-    matches = _matches(commit, where, 0 if after is None else document_number(after) + 1)
+    conditions = parse_where(where, commit.state.fields)
+    matches = _matches(commit, conditions, 0 if after is None else document_number(after) + 1)
     if sort is None:
         document_rows: Iterable[DocumentRow] = ((segment, row) for segment, rows in matches for row in rows.tolist())
     else:
         name = check_field(commit, sort)
         document_rows = _sorted_rows(list(matches), name, *commit.state.fields[name], descending)
     end = None if limit is None else min(offset + limit, sys.maxsize)
-    return _read(islice(document_rows, min(offset, sys.maxsize), end))
+    return (segment.document(row) for segment, row in islice(document_rows, min(offset, sys.maxsize), end))
 
 
 def count_documents(commit: Commit, where: Any) -> int:
     """Return how many documents meet the conditions."""
-    return sum(len(rows) for _, rows in _matches(commit, where))
+    return sum(len(rows) for _, rows in _matches(commit, parse_where(where, commit.state.fields)))
 
 
 def count_values(commit: Commit, where: Any, field: str) -> list[tuple[Any, int]]:
     """Return the values of a field with the number of documents that have each, the most frequent first."""
     columns = columns_of(*commit.state.fields[check_field(commit, field)])
     counts: Counter[tuple[str, Any]] = Counter()  # by kind too: 1 and True are two values
-    for segment, rows in _matches(commit, where):
-        check_cancelled()
+    for segment, rows in _matches(commit, parse_where(where, commit.state.fields)):
         is_match = np.zeros(len(segment.numbers), np.bool_)
         is_match[rows] = True
         has_value = np.zeros_like(is_match)
@@ -84,19 +84,13 @@ def _plain(kind: str, value: Any) -> Any:
     return int(value) if kind == "n" and value.is_integer() else value
 
 
-def _matches(commit: Commit, where: Any, first_number: int = 0) -> Iterator[tuple[Segment, Any]]:
-    """Return each segment with the rows of its documents that meet the conditions of `Index.search`, read one by one.
-
-    The conditions are checked at once. Only documents from a number on are returned; it rises in the order of adding.
-    """
-    conditions = parse_where(where, commit.state.fields)
-
-    def matching_rows(segment: Segment) -> Any:
+def _matches(commit: Commit, conditions: Where, first_number: int = 0) -> Iterator[tuple[Segment, Any]]:
+    """Yield each segment with the rows of its documents, from a number on, that meet conditions."""
+    for segment in commit.segments:
+        check_cancelled()
         rows = segment.live_rows()
         rows = rows[segment.numbers[rows] >= first_number] if first_number else rows
-        return rows[segment.matching(conditions)[rows]] if conditions else rows
-
-    return ((segment, matching_rows(segment)) for segment in commit.segments)
+        yield segment, rows[segment.matching(conditions)[rows]] if conditions else rows
 
 
 def _sorted_rows(
@@ -105,7 +99,6 @@ def _sorted_rows(
     """Yield rows by the values of a field, equal ones in the order of adding; those without a value come last."""
     ranks, values = list[Any](), list[Any]()
     for segment, rows in matches:
-        check_cancelled()
         segment_ranks, segment_values = _sort_values(segment, field, number, kinds)
         ranks.append(segment_ranks[rows])
         values += segment_values[rows].tolist()
@@ -140,12 +133,6 @@ def _sort_values(segment: Segment, field: str, number: int, kinds: str) -> tuple
         ranks[row] = _KIND_ORDER.index(kind)
         values[row] = timestamp(value) if kind == "d" else value
     return ranks, values
-
-
-def _read(document_rows: Iterable[DocumentRow]) -> Iterator[Document]:
-    for segment, row in document_rows:
-        check_cancelled()
-        yield segment.document(row)
 
 
 MAX_NUMBER_DIGITS = 18  # of a document's number, which is an int64

@@ -134,7 +134,7 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
         if copied:
             copy = folder / copies / name
             model.encoder.save_pretrained(copy)
-            files = _checksums(copy)
+            files = {file.relative_to(copy).as_posix(): checksum(file) for file in copy.rglob("*") if file.is_file()}
         entry = {
             "name": name,
             "source": model.source,
@@ -150,10 +150,6 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
 def model_source(stored: Mapping[str, Any]) -> str:
     """Return where a stored model comes from, in words."""
     return str(stored["source"] or ("a copy" if stored["copy"] else "given"))
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    return {file.relative_to(folder).as_posix(): checksum(file) for file in folder.rglob("*") if file.is_file()}
 
 
 def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float = math.inf) -> str:

@@ -40,27 +40,22 @@ class PrecomputedVectors:
                 f"vectors are given for {shown(unknown[0])}, and the models of the index are "
                 f"{', '.join(models) or 'none'}"
             )
-        self._arrays = {name: _validate(name, array, models[name]) for name, array in (vectors or {}).items()}
-
-    @property
-    def names(self) -> list[str]:
-        """The parts that have rows."""
-        return list(self._arrays)
+        self.arrays = {name: _validate(name, array, models[name]) for name, array in (vectors or {}).items()}
 
     def check(self, documents: int, after: str = "") -> None:
         """Check that there are as many rows as documents; a message ends with `after`."""
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             if array.shape[0] != documents:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows for {documents:,} documents{after}")
 
     def rows_for(self, documents: Sequence[Document], start: int) -> dict[str, list[Vector | None]]:
         """Return by part a row at length 1 for each passage of documents from number `start` on; None for zeros."""
         end = start + len(documents)
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             if array.shape[0] < end:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
         rows_by_part = {}
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             rows = zip(documents, _normalized_rows(array[start:end]))
             rows_by_part[name] = [row for document, row in rows for _ in document.ends]
         return rows_by_part

@@ -245,8 +245,11 @@ class Analyser:
                 parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
                     query_terms.ignored[form.span(start, position)] = ""
-                for at in _signs_around(token, parts):
-                    query_terms.ignored[form.span(start + at, start + at + 1)] = ""
+                first = min((part.start for part in parts), default=0)
+                last = max((part.end for part in parts), default=len(token))
+                for at, sign in enumerate(token):  # before and after the terms
+                    if sign in _QUERY_SIGNS and not first <= at < last:
+                        query_terms.ignored[form.span(start + at, start + at + 1)] = ""
                 for part in parts:
                     term, first, last, acronym, _, weight = part
                     span = (start + first, start + last) if is_original else form.span(start + first, start + last)
@@ -461,12 +464,6 @@ def _neighbours(form: NormalizedText, position: int) -> tuple[list[str], int]:
         if has_start and has_end:
             return tokens, n_before
         size *= 4
-
-
-def _signs_around(token: str, parts: Sequence[Part]) -> list[int]:
-    """Return where signs of a query are before and after the terms of a token; none where it has no terms."""
-    first, last = min((part.start for part in parts), default=0), max((part.end for part in parts), default=len(token))
-    return [at for at, sign in enumerate(token) if sign in _QUERY_SIGNS and not first <= at < last]
 
 
 def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> TokenTerms:

@@ -156,7 +156,11 @@ class WordCache:
         """Yield words with the row that a static model's table has, -1 for none, and IN_VOCABULARY + CONTENT."""
         model = self.models[name]
         rows = list(map(_row_of(model), words))
-        is_known = [row >= 0 and _is_recognizable(model, word, row) for word, row in zip(words, rows)]
+        vocabulary = model.vocabulary  # of a word that is in part in it, most must be
+        is_known = [
+            row >= 0 and (vocabulary.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(vocabulary.forms[row]), len(word)))
+            for word, row in zip(words, rows)
+        ]
         if spelled is not None:
             missing = [index for index, row in enumerate(rows) if row < 0]
             numbers = np.array(spelled.rows([words[index] for index in missing]), np.int64) - len(model.vocabulary)
@@ -235,9 +239,3 @@ def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
     if model.spelling is None:
         return vocabulary.row
     return lambda word: vocabulary.row(word) if vocabulary.has_row(word) else -1
-
-
-def _is_recognizable(model: StaticEmbedder, word: str, row: int) -> bool:
-    """Whether the word of a row is a word, or most of it."""
-    vocabulary = model.vocabulary
-    return vocabulary.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(vocabulary.forms[row]), len(word))
