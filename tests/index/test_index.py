@@ -248,15 +248,6 @@ def test_words_to_highlight_add_up_and_stand_where_they_should(read_only):
     assert row.name == "bm25: apples" and row.spans2 == ((0, 6), (8, 14)) and row.spans1 == ((0, 6),)
 
 
-def test_why_one_stands_above_another_is_one_call(read_only):
-    hits = read_only.search("apples and cars")
-    why = hits.why(1, 2)
-    assert why.score == pytest.approx(hits[0].score - hits[1].score)
-    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
-    with pytest.raises(InputError, match="rank 9"):
-        hits.why(1, 9)
-
-
 def test_what_sets_a_hit_apart_is_its_score_less_the_mean_of_the_others(read_only):
     hits = read_only.search("apples and cars", 3)
     for rank, hit in enumerate(hits, 1):
@@ -270,17 +261,6 @@ def test_what_sets_a_hit_apart_is_its_score_less_the_mean_of_the_others(read_onl
         hits.why(1) - hits.why(2)
     with pytest.raises(InputError, match="one item"):
         read_only.search("apples and cars", 1).why(1)
-
-
-def test_a_summary_of_hits_names_what_they_share_and_what_only_the_first_has(tmp_path):
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add(["a loan for a house", "the house by the sea", "a house in town", "tea and rain"])
-        shared = index.search("house loan")
-        assert shared.summary().startswith('All 3 hits match "house". The first leads by ')
-        assert 'only it matches "loan".' in shared.summary()
-        assert index.search("rain").summary() == index.search("rain")[0].summary() != ""
-        assert index.search("zebra").summary() == ""
-        assert "nearly the same" in index.search("house", 2).summary() or "leads by" in index.search("house").summary()
 
 
 def test_the_views_of_a_result(read_only):

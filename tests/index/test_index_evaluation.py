@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("Stemmer")
 pytest.importorskip("pytrec_eval")
 
-import pellucid
 from commands import run_command as run
 from pellucid import Index
 from pellucid.errors import CorpusError, InputError, MissingExtraError
@@ -151,20 +150,3 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)
     with pytest.raises(CorpusError, match=said):
         (read_queries if name.endswith("l") else read_qrels)(tmp_path / name)
-
-
-@pytest.mark.slow
-def test_scifact_from_end_to_end(shared, tmp_path):
-    folder = shared / "data/retrieval/scifact"
-    from pellucid.index.records import read_documents
-
-    with Index.create(tmp_path / "index") as index:
-        records = list(read_documents(folder / "corpus.jsonl.xz"))
-        index.add([r.text for r in records], ids=[r.id for r in records], titles=[r.title for r in records])
-        queries = read_queries(folder / "queries.jsonl")
-        found = index.evaluate(queries, read_qrels(folder / "qrels/test.tsv"))
-    scores = {row.part: row.ndcg for row in found.measures}
-    assert found.queries == 300 and found.absent == 0
-    assert 66 < scores["bm25"] < 70 and 47 < scores["static-en"] < 52 and scores["together"] > scores["bm25"]
-    assert len(found.examples) == 20 and all(one.lacked for one in found.examples)
-    assert pellucid.index.evaluation.IndexEvaluation is type(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import tracemalloc
-from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -135,13 +134,6 @@ def test_conditions_of_the_command_line_take_alternatives(tmp_path):
     assert run("index", "count", tmp_path / "index", "--by", "lang").stdout.splitlines()[0].startswith("1\t")
 
 
-def test_a_table_of_another_kind_is_refused_before_anything_is_written(tmp_path):
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add(["w"])
-    ran = run("index", "list", tmp_path / "index", "-o", tmp_path / "out.doc", code=1)
-    assert ".xlsx" in ran.output and not (tmp_path / "out.doc").exists()
-
-
 def test_a_cursor_is_not_shifted_by_changes(tmp_path, monkeypatch):
     monkeypatch.setattr("pellucid.index.writer.FANOUT", 2)  # merges come soon
     with Index.create(tmp_path / "index", {}) as index:
@@ -180,15 +172,6 @@ def test_counts_keep_kinds_apart(mixed):
     counts = {json.dumps(one["value"]): one["documents"] for one in json.loads(ran.stdout)}
     assert counts == {"1": 3, "true": 1, '"1"': 1, "2": 1, "null": 1, '"2024-01-02"': 1, "false": 1}
     assert mixed.count(by="v")["2024-01-02"] == 1 and "gone" not in mixed.count(by="v")
-
-
-@pytest.mark.parametrize(
-    ("where", "ids"),
-    [("v=1|true", "abcde"), ("v=2|2024-01-02", "dg"), ("v=", "f"), ("v!=", "abcdegh"), ("v!=1|true", "fgh")],
-)
-def test_typed_conditions_of_mixed_fields(mixed, where, ids):
-    lines = run("search", mixed.folder, "--where", where, "--json", "-k", 20).stdout.splitlines()
-    assert "".join(json.loads(line)["id"] for line in lines if line.startswith("{")) == ids
 
 
 def test_an_empty_value_says_what_to_ask(mixed):
@@ -239,34 +222,6 @@ def test_hits_have_the_stored_vectors(tmp_path):
         hit = index.search("apple", 1)[0]
         dimensions, values = hit.vectors["letters"]
         assert dimensions.tolist() == [0, 4, 11, 15] and (values**2).sum() == pytest.approx(1)
-
-
-def test_documents_are_listed_without_a_query(sortable):
-    ran = run("search", sortable.folder, "--sort", "v", "-k", 3, "--offset", 1)
-    assert [line.split()[1] for line in ran.stdout.splitlines() if line[:3].strip().isdigit()] == ["5", "8", "0"]
-    assert "10 documents match" in ran.output
-    assert "leave out the query" in run("search", sortable.folder, "word", "--sort", "v", code=2).output
-
-
-def test_a_workbook_has_dates_and_parquet_has_integers(tmp_path):
-    openpyxl, parquet = pytest.importorskip("openpyxl"), pytest.importorskip("pyarrow.parquet")
-    days = ["2024-05-31", "2024-05-31T10:00:00Z", None, "1850-01-01"]
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add(["a loan"] * 4, ids=list("abcd"), metadata=[{"day": day} if day else {} for day in days])
-    run("search", tmp_path / "index", "loan", "-o", tmp_path / "hits.xlsx")
-    rows = list(openpyxl.load_workbook(tmp_path / "hits.xlsx").active.iter_rows(values_only=True))
-    by_id = {row[rows[0].index("id")]: row[rows[0].index("day")] for row in rows[1:]}
-    assert by_id == {"a": datetime(2024, 5, 31), **dict(zip("bcd", days[1:]))}
-    run("index", "build", tmp_path / "again", tmp_path / "hits.xlsx", "--columns", "day", "--no-bm25")
-    with Index.open(tmp_path / "again") as index:
-        assert [index[name].metadata.get("day") for name in "abcd"] == days
-    run("search", tmp_path / "index", "loan", "-o", tmp_path / "hits.parquet")
-    assert parquet.read_schema(tmp_path / "hits.parquet").field("rank").type == "int64"
-
-
-def test_filters_that_no_document_meets_are_named(sortable):
-    assert "no document meets the filters" in run("search", sortable.folder, "word", "--where", "v=12345").stderr
-    assert "no document" not in run("search", sortable.folder, "word", "--min-score", "9", "--where", "v!=").stderr
 
 
 def test_a_document_updated_since_is_not_replaced_by_its_old_text(tmp_path):

@@ -104,20 +104,6 @@ def test_columns_to_keep_or_to_leave_out(tmp_path, name):
             read(path, **options)
 
 
-def test_names_of_columns_may_have_blanks_and_another_case(tmp_path):
-    path = write(tmp_path / "x.csv", '\ufeffID, Text , TITLE, Day\n1, hello, Good, 2024-01-02\n2, "a, b", ,\n')
-    records = list(read_documents(path))
-    assert [record[:4] for record in records] == [
-        ("1", "Good", "hello", {"Day": "2024-01-02"}), ("2", "", "a, b", {}),
-    ]  # fmt: skip
-    write(tmp_path / "x.jsonl", '{"Id": 7, "TEXT": "a"}\n')
-    assert [record[:3] for record in read_documents(tmp_path / "x.jsonl")] == [("7", "", "a")]
-    with pytest.raises(CorpusError, match="has no column 'body'; it has ID, Text, TITLE, Day"):
-        read(path, field="body")
-    write(tmp_path / "y.csv", "text,Text,TEXT\na,b,c\n")  # exactly the name counts
-    assert [record.text for record in read_documents(tmp_path / "y.csv")] == ["a"]
-
-
 def test_a_text_that_is_none_is_named_by_what_it_is(tmp_path):
     for value, kind in (
         (42, "a number, 42"),

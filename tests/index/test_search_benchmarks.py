@@ -37,12 +37,3 @@ def test_a_model_that_is_not_at_hand_is_refused_before_anything_is_measured(mode
     with pytest.raises(SystemExit):
         search.main()
     assert f"needs {option}" in capsys.readouterr().err
-
-
-def test_a_rivals_table_is_read_as_a_function_to_unit_rows(monkeypatch):
-    class Table:
-        def encode(self, texts):
-            return np.array([[3.0, 4.0] if text else [np.nan, np.nan] for text in texts])
-
-    monkeypatch.setattr(search, "open_any", lambda spec: Table())
-    np.testing.assert_allclose(search.static_peer("model2vec:folder")(["a", ""]), [[0.6, 0.8], [0.0, 0.0]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -270,14 +269,6 @@ def test_a_query_without_a_known_word_finds_nothing(tmp_path):
             assert list(hits) == [] and "no words to search for" in str(hits)
 
 
-def test_a_function_knows_every_string(tmp_path):
-    with Index.create(tmp_path / "index", {"f": lambda texts: np.eye(3)[[len(t) % 3 for t in texts]]}) as index:
-        index.add(["apple", "pears"])
-        assert [hit.text for hit in index.search("qqqqqqqq zzzzz")] == ["apple", "pears"]
-        assert index.search("qqqqqqqq zzzzz").has_known_words
-        assert list(index.search("qqqqqqqq zzzz")) == []  # orthogonal to both
-
-
 def signed(texts):
     """-1, 0 or 1 in the query's direction."""
     kinds = {"minus": [-1.0, 0.0], "zero": [0.0, 1.0]}
@@ -325,29 +316,6 @@ def test_a_least_score_that_is_none_is_refused(index_of_letters, least):
 
 
 # --- Long queries and the committed queries ---
-
-
-def test_a_long_query_takes_no_more_than_its_length(index_of_letters):
-    start = time.process_time()
-    hits = index_of_letters.search("ace " * 40_000, weights={"bm25": 1})
-    assert time.process_time() - start < 5
-    assert hits[0].score == pytest.approx(index_of_letters.search("ace", weights={"bm25": 1})[0].score)
-
-
-def test_a_long_line_of_acronyms_is_read_in_time_that_grows_with_its_length():
-    analyser = Analyser()
-    for text in ("the IT of WHO in Tokyo " * 20_000, "IT/WHO/" * 20_000, "état IT " * 20_000):
-        start = time.process_time()
-        terms, _ = analyser.term_positions(text, {"IT"})
-        assert time.process_time() - start < 3
-        assert len(terms) == 20_000
-
-
-def test_a_query_of_one_long_name_takes_no_more_than_its_length():
-    start = time.process_time()
-    query_terms = Analyser().query("C+" * 100_000)
-    assert time.process_time() - start < 4
-    assert query_terms.spans.keys() == Analyser().query("C+" * 20).spans.keys()
 
 
 @pytest.mark.full
