@@ -29,7 +29,7 @@ from pellucid.process import cached_property
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import RECOGNIZABLE_PREFIX, Coverage, Span, Word, spans_by, split_words
+from pellucid.text.words import RECOGNIZABLE_PREFIX, Span, spans_by, split_words
 
 TermReader = Callable[[Passages], Callable[[int], Terms]]
 """What takes passages, and returns the terms of each by its index among them."""
@@ -252,7 +252,10 @@ def _plan_model(
     if model_query is None:
         return None, None
     words, (coverage, gaps) = split_words(query), model_query.coverage_and_gaps
-    unknown = _unknown_spans(words, coverage, gaps)
+    guesses = {  # what the model reads as something that is little of it
+        lowercase(word) for word, read_as in coverage.read_as if not RECOGNIZABLE_PREFIX.allows(len(read_as), len(word))
+    }
+    unknown = set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}
     statuses = [
         IN_VOCABULARY * (word[1:] not in unknown) + CONTENT * (lowercase(word.text) not in analyser.function_words)
         for word in words
@@ -284,11 +287,3 @@ def _has_known_word(statuses: Sequence[int]) -> bool:
     """Whether a word of a query is known; function words count where there are no others."""
     content = [status for status in statuses if status & CONTENT]
     return any(status & IN_VOCABULARY for status in content or statuses)
-
-
-def _unknown_spans(words: Sequence[Word], coverage: Coverage, gaps: Iterable[Span]) -> set[Span]:
-    """Return which words of a query a model does not know, or reads as something that is little of them."""
-    guesses = {
-        lowercase(word) for word, read_as in coverage.read_as if not RECOGNIZABLE_PREFIX.allows(len(read_as), len(word))
-    }
-    return set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}

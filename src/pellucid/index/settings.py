@@ -67,9 +67,8 @@ def check_types(settings: dict[str, Any]) -> None:
     for model in settings["models"]:
         _check_copy(model)
         for function in model["fingerprint"]["functions"]:
-            for values in function["probes"]:
-                if not _fits(values, [float]):
-                    raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
+            if not _fits(function["probes"], [[float]]):
+                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
     if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
         raise ValueError("two models have one name")
 

@@ -144,8 +144,9 @@ class Analyser:
         self._stem = _stemmer(language)
         self._parts = lru_cache(_MAX_CACHED_TOKENS)(self._parts_of_token)
         self._value = lru_cache(_MAX_CACHED_TOKENS)(self._value_of_token)
-        self._term = lru_cache(_MAX_CACHED_TOKENS)(self._term_of_word)
-        self._bare_word = lru_cache(_MAX_CACHED_TOKENS)(self._without_punctuation)
+        # Of a word in lower case its term, "" for a stop word; a token in lower case without punctuation around it.
+        self._term = lru_cache(_MAX_CACHED_TOKENS)(lambda word: "" if word in self.stop_words else self._stem(word))
+        self._bare_word = lru_cache(_MAX_CACHED_TOKENS)(lambda token: fold_case(token.strip(PUNCTUATION)))
 
     @property
     def fingerprint(self) -> str:
@@ -291,10 +292,6 @@ class Analyser:
         is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
 
-    def _without_punctuation(self, token: str) -> str:
-        """Return a token in lower case without punctuation around it."""
-        return fold_case(token.strip(PUNCTUATION))
-
     def values(self, tokens: list[str]) -> list[TokenTerms]:
         """Return the terms of tokens in word form, each as `TokenTerms`."""
         return list(map(self._value, tokens))
@@ -320,10 +317,6 @@ class Analyser:
         if word.isupper() and len(word) <= MAX_ACRONYM_LETTERS and (lowered in self.function_words or term != lowered):
             return None
         return term
-
-    def _term_of_word(self, lowered: str) -> str:
-        """Return the term of a word in lower case, "" for a stop word."""
-        return "" if lowered in self.stop_words else self._stem(lowered)
 
     def _sure_terms(self, core: str) -> TokenTerms | None:
         """Return the terms of "0.05", "patient's", and two ASCII words with "-" or "/" between; else None."""

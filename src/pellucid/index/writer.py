@@ -156,16 +156,13 @@ class Writer:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
         merged = False
         while due := _due_merge(stored):
-            self._merge(stored, due)
+            for _, file, _ in stored[due]:  # damage must not go into a new file, with a checksum that is right
+                if not file.is_small and (problem := file.find_problem(self.folder)):
+                    raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
+            segment = Segment.merged([segment for segment, _, _ in stored[due]])
+            stored[due] = [self.write(segment)] if len(segment.numbers) else []
             merged = True
         return merged
-
-    def _merge(self, stored: list[StoredSegment], due: slice) -> None:
-        for _, file, _ in stored[due]:  # damage must not go into a new file, with a checksum that is right
-            if not file.is_small and (problem := file.find_problem(self.folder)):
-                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
-        merged = Segment.merged([segment for segment, _, _ in stored[due]])
-        stored[due] = [self.write(merged)] if len(merged.numbers) else []
 
     def write(self, segment: Segment) -> StoredSegment:
         """Write a segment; it is part of no commit yet."""
