@@ -31,6 +31,7 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": 
 _BLOCK_ROWS = 1024
 _PEEK_LINES = 30  # that decide about the delimiter and about rows with one cell more than the header
 _MAX_ROW_CELLS = 4_000_000
+_MAX_BLANK_LINES = 1_000_000  # that follow each other
 _MAX_SCAN_CHARS = 1 << 20  # of a row that spans lines, while the quoting is found out
 _NULL, _QUOTE, _BACKSLASH = "\ufdd0\ufdd1\ufdd2"  # a missing cell, \\" and \\\\ while a row is cut: in no text
 _FORMULA = re.compile("'*[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffe\uffff]*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
@@ -115,6 +116,7 @@ class DelimitedFile:
         self._converts = self._is_ours or self.quoting == "backslash" or self._has_quoted_names
         self._next_line, self._is_single, self._is_done = self._n_skipped + 1, False, False
         self._error: CorpusError | None = None
+        self._n_blank = 0  # blank lines since the last row
         self._spanning: list[tuple[int, int]] = []  # first and last lines of rows
         _, header = self._read_rows(1)
         if self._error is not None:
@@ -189,6 +191,9 @@ class DelimitedFile:
             ]
             self._spanning += [(first, last) for first, last, _ in filled if last > first]
             first_lines, rows = [first for first, _, _ in filled], [cells for _, _, cells in filled]
+        self._n_blank = 0 if rows else self._n_blank + self._next_line - first
+        if self._n_blank > _MAX_BLANK_LINES:
+            raise CorpusError(f"{self.path}, line {first}: more than {_MAX_BLANK_LINES:,} blank lines; remove them")
         for first, row in zip(first_lines, rows):
             if self._converts or "\\N" in row:
                 row[:] = map(self._convert, row)

@@ -12,6 +12,7 @@ import codecs
 import gzip
 import json
 import lzma
+import math
 import os
 import re
 import zipfile
@@ -48,6 +49,7 @@ ENCODING_OF_MARK = {  # that of UTF-32 begins as that of UTF-16 does
 _CHUNK_BYTES = 1 << 18  # read at once
 _BATCH_CHARS = 1 << 24  # of the items of a batch
 _MAX_LINE_VALUES = 4_000_000  # of JSON: each takes about a hundred bytes
+_MIN_BOMB_CHARS, _MAX_RATIO = 1 << 22, 100  # a longer packed file unpacks to at most so many times its bytes
 
 
 def batches_by_size(
@@ -165,12 +167,18 @@ def line_blocks(
     """
     pending: list[str] = []  # pieces of a line that has not ended yet
     n_chars, n_lines, end = 0, 0, ""
+    n_unpacked, max_unpacked = 0, math.inf
+    if isinstance(source, Path) and source.suffix.lower() in PACKED and source.is_file():
+        max_unpacked = max(_MIN_BOMB_CHARS, _MAX_RATIO * source.stat().st_size)
     with open_file(source, name) if isinstance(source, Path) else nullcontext(source) as stream:
         name = str(source) if isinstance(source, Path) else name
         for piece in chain(decode(stream, name, encoding), [""]):
             text, is_last = piece, not piece
             pending.append(text)
             n_chars += len(text)
+            n_unpacked += len(text)
+            if n_unpacked > max_unpacked:
+                raise CorpusError(f"{name} unpacks to more than {_MAX_RATIO} times its size; unpack it if you trust it")
             if not end:
                 if not is_last and "\n" not in text and n_chars < _CHUNK_BYTES:
                     continue

@@ -73,7 +73,7 @@ class Table:
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
         """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
         self.check_once(columns)
-        n_rows, by_prefix = self.starts[group], self._sizes_by_prefix(group)
+        n_rows, by_prefix = self.starts[group], self._sizes_by_prefix(columns, group)
         most = max(1, min([most, *(_BATCH_BYTES // max(1, size) for size in by_prefix.values())]))
         strings = [path for path in self._strings if path not in by_prefix]  # which pyarrow reads as strings alone
         with (
@@ -96,11 +96,15 @@ class Table:
                     yield _plain(batch.slice(start, size), self.schema)
                 n_rows += len(batch)
 
-    def _sizes_by_prefix(self, group: int) -> dict[str, int]:
-        """Return the bytes of columns whose values are stored by what they share with the one before: maybe all."""
+    def _sizes_by_prefix(self, columns: Sequence[str], group: int) -> dict[str, int]:
+        """Return the bytes of those columns whose values are stored by what they share with the one before: maybe all."""
         row_group = self._file.metadata.row_group(group)
         chunks = map(row_group.column, range(row_group.num_columns))
-        return {c.path_in_schema: c.total_uncompressed_size for c in chunks if "DELTA_BYTE_ARRAY" in c.encodings}
+        return {
+            c.path_in_schema: c.total_uncompressed_size
+            for c in chunks
+            if "DELTA_BYTE_ARRAY" in c.encodings and c.path_in_schema.split(".")[0] in columns
+        }
 
     def _refuse_bombs(self, columns: Sequence[str], group: int) -> None:
         row_group = self._file.metadata.row_group(group)
