@@ -200,12 +200,11 @@ def test_the_command_reads_files_and_indexes(model, tmp_path):
     (tmp_path / "excel.csv").write_text((tmp_path / "excel.csv").read_text().replace("01.01.2020", "soon", 1))
     ran = CliRunner().invoke(cli.app, ["topics", *map(str, from_excel), "--date-format", "%d.%m.%Y"])
     assert ran.exit_code == 0 and "no date in 1 of 60, which have no period: row 13 ('soon')" in ran.stderr
-    run(tmp_path / "index", "--date", "day", "-o", tmp_path / "labels.parquet")
-    rows = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "labels.parquet")
-    assert rows.schema.field("topic").type == rows.schema.field("row").type == "int64"
+    run(tmp_path / "index", "--date", "day", "-o", tmp_path / "labels.jsonl")
+    rows = [json.loads(line) for line in open(tmp_path / "labels.jsonl", encoding="utf-8")]
     with pellucid.Index.open(tmp_path / "index") as index:
-        assert all(index[row["id"]].text == row["text"] for row in rows.to_pylist())
-        assert all(index[row["id"]].metadata["day"] == row["date"] for row in rows.to_pylist())
+        assert all(index[row["id"]].text == row["text"] for row in rows)
+        assert all(index[row["id"]].metadata["day"] == row["date"] for row in rows)
 
 
 @pytest.mark.parametrize(

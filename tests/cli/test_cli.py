@@ -589,10 +589,6 @@ def test_a_missing_corpus_is_told_before_a_teacher_is_opened(run, tmp_path):
     assert "not found: absent.txt" in told
 
 
-def test_the_shell_completes_names_of_models(models):
-    assert cli_input._model_names("sta") == ["static-en"] and cli_input._model_names("x") == []
-
-
 def test_doctor_says_what_works(run, models, fruit, tmp_path):
     said = run("doctor").stdout
     assert f"pellucid: {__version__}" in said and "which add up to it" in said and "WRONG" not in said
@@ -626,35 +622,6 @@ def test_without_a_terminal_long_work_prints_lines(monkeypatch, capsys):
         for _ in range(5):
             bar.advance(10)
     assert capsys.readouterr().err == "reading: 20 of 50 texts after 31 s\nreading: 50 of 50 texts after 61 s\n"
-
-
-# --- options given twice ----------------------------------------------------------------------------------------------
-
-
-def _options_with_a_value():
-    """Yield every command with an option of it that takes one value."""
-    todo = [((), typer.main.get_command(app))]
-    while todo:
-        names, command = todo.pop()
-        todo += [((*names, name), inner) for name, inner in getattr(command, "commands", {}).items()]
-        for option in command.params:
-            if option.param_type_name == "option" and not (option.is_flag or option.multiple or option.count):
-                yield names, option
-
-
-@pytest.mark.parametrize("all_options", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_an_option_with_one_value_is_refused_a_second(run, all_options):
-    tried = set()
-    for command, option in _options_with_a_value():
-        if command in tried and not all_options:
-            continue
-        for first, second in {(option.opts[0], option.opts[-1]), (option.opts[-1], option.opts[0])}:
-            output = run(*command, first, "1", second, "2", code=2).output
-            assert f"{' / '.join(option.opts)}: given twice, as '1' and '2'" in output, (command, output)
-        tried.add(command)
-    assert {("serve",), ("index", "build"), ("search",)} <= tried and len(tried) > 15
-    same = run("serve", "--port=80", "--port", "80", code=2).output
-    assert "given twice, as '80' and '80'" in same
 
 
 # --- a program of its own or a function -------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -431,23 +430,3 @@ def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
             )
         )
     assert {"Skip to the content", "Search", "model", "loan", "mortgage", "json", "png"} <= seen
-
-
-def test_open_starts_the_page_on_the_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from pellucid.cli.app import app
-    from pellucid.server import running
-
-    asked: list[tuple[Any, ...]] = []
-    opened: list[str] = []
-    monkeypatch.setattr("pellucid.server.serve", lambda settings, **options: asked.append((settings, options)))
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    for command in (["explain", "a loan", "a house & more", "--open"], ["search", str(tmp_path), "aspirin", "--open"]):
-        assert CliRunner().invoke(app, command).exit_code == 0
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            accept = lambda: server.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # noqa: E731
-            threading.Thread(target=accept, daemon=True).start()
-            running._when_ready(f"http://127.0.0.1:{server.getsockname()[1]}/", asked[-1][1]["started"])
-    assert opened[0].endswith("/#compare?a=a+loan&b=a+house+%26+more&c=")
-    assert opened[1].endswith("/#search?q=aspirin") and asked[1][0].index == str(tmp_path)

@@ -25,7 +25,6 @@ from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
     ModelOption,
-    OpenOption,
     PlotOption,
     TableOption,
     TextsHelp,
@@ -40,7 +39,6 @@ from pellucid.cli.input import (
 )
 from pellucid.cli.output import (
     Listed,
-    OneValueEach,
     check_table,
     json_line,
     model_summary,
@@ -288,7 +286,6 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
-    open: OpenOption = False,
     as_text: AsTextOption = False,
     model: ModelOption = "static-en",
 ) -> None:
@@ -311,12 +308,6 @@ def explain(
     """
     if not as_text:
         refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
-    if open:
-        from pellucid.cli.serving import explore
-
-        texts = {"text": a} if b is None else {"a": a, "b": b, "c": than or ""}
-        explore("read" if b is None else "compare", texts, model)
-        return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model) if reasons is None else encoder_with_reasons(model, reasons)
     if below is not None:
@@ -440,7 +431,6 @@ for _part in (look, make, search, serving):  # each registers its own commands
     app.registered_groups += _part.commands.registered_groups
 for _commands in (app, *(group.typer_instance for group in app.registered_groups)):
     for _command in _commands.registered_commands if _commands is not None else ():
-        _command.cls = OneValueEach
         if _command.callback is not None:
             _command.callback = overwriting_on_request(_command.callback)
 

@@ -23,31 +23,17 @@ if TYPE_CHECKING:
     from pellucid.text.tables import CorpusFile
 
 
-def _model_names(start: str) -> list[str]:
-    """Return the bundled models whose name begins so, for completion in a shell."""
-    from pellucid.persistence.folder import bundled_models
-
-    return [name for name in bundled_models() if name.startswith(start)]
-
-
-def _option(*names: str, **settings: Any) -> Any:
-    return typer.Option(*names, autocompletion=_model_names, **settings)
-
-
 _MODEL = "A bundled name, a folder, or a Hugging Face hub id"
-ModelOption = Annotated[str, _option("--model", "-m", help=f"{_MODEL}.")]
-ModelsOption = Annotated[list[str], _option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
+ModelOption = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL}.")]
+ModelsOption = Annotated[list[str], typer.Option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
 TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many to show.")]
 AsTextOption = Annotated[bool, typer.Option("--text", help="Take the arguments as texts, even if such files exist.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
-TableOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl, .parquet or .xlsx.")
-]
-OpenOption = Annotated[bool, typer.Option("--open", help="Open the explorer in a browser instead.")]
+TableOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.")]
 _TEACHER = "A sentence-transformers or pellucid model: folder, name or hub id."
-TeacherOption = Annotated[str, _option("--teacher", help=_TEACHER)]
+TeacherOption = Annotated[str, typer.Option("--teacher", help=_TEACHER)]
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"

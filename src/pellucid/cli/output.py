@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from pellucid.errors import InputError, missing_extra
 
@@ -26,25 +26,6 @@ if TYPE_CHECKING:
 
 # characters beside those that JSON escapes itself
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-class OneValueEach(TyperCommand):
-    """A command that refuses a second value for an option that takes one; otherwise the last would count unseen."""
-
-    def make_parser(self, ctx: Any) -> Any:
-        """Return the parser."""
-        parser = super().make_parser(ctx)
-        for option in {*parser._long_opt.values(), *parser._short_opt.values()}:
-            if option.action == "store":
-                option.process = partial(_store_once, option, option.process)  # type: ignore[method-assign]
-        return parser
-
-
-def _store_once(option: Any, store: Callable[[Any, Any], None], value: Any, state: Any) -> None:
-    if option.dest in state.opts:
-        both = f"{state.opts[option.dest]!r:.80} and {value!r:.80}"
-        raise typer.BadParameter(f"given twice, as {both}; it takes one value", param_hint=" / ".join(option.obj.opts))
-    store(value, state)
 
 
 _OUTPUT_FOLDERS = ("output",)  # parameters of commands
@@ -325,15 +306,14 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
 _OPENERS = {"npy": _open_npy, "jsonl": _open_jsonl, "parquet": _open_parquet}
 
 
-TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
+TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".xlsx")
 
 Columns = Mapping[str, str]
-"""The columns of a table and what they hold: number, integer, boolean, date, or anything else."""
+"""The columns of a table and what they hold: "date", or anything else."""
 
 Rows = Iterable[Sequence[Any]]
 """Rows of a table: strings, numbers, booleans, None, and lists of these."""
 
-_PARQUET_ROWS = 5_000  # of a row group
 _MAX_CELL_UNITS = 32_767  # of a workbook, in UTF-16
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # characters that no workbook can hold
 _FIRST_YEAR = 1901  # of dates in a workbook: Excel knows none before 1900, whose leap day it gets wrong
@@ -353,14 +333,14 @@ def write_table(path: Path, columns: Columns, rows: Rows) -> None:
 
     Raises:
         InputError: the name does not end in one of `TABLE_FORMATS`.
-        MissingExtraError: pyarrow or openpyxl is not installed.
+        MissingExtraError: openpyxl is not installed.
     """
     from pellucid.persistence.store import writing
 
     check_table(path)
     writers: dict[str, Callable[[Path, Columns, Rows], None]] = {
         ".csv": partial(_write_delimited, ","), ".tsv": partial(_write_delimited, "\t"), ".jsonl": _write_jsonl,
-        ".parquet": _write_parquet, ".xlsx": _write_xlsx,
+        ".xlsx": _write_xlsx,
     }  # fmt: skip
     with writing(path) as tmp_path:
         writers[path.suffix.lower()](tmp_path, columns, rows)
@@ -439,36 +419,3 @@ def _day(value: Any) -> Any:
             day = date.fromisoformat(value)
             return day if day.year >= _FIRST_YEAR else value
     return cell(value, is_workbook=True)
-
-
-def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
-    """Write row groups of a few thousand rows."""
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetWriter
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
-    types = {"number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
-    types |= {"list of number": pa.list_(pa.float64()), "list of string": pa.list_(pa.string())}
-    schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in columns.items()])
-    remaining = iter(rows)
-    with ParquetWriter(path, schema) as writer:
-        while block := list(islice(remaining, _PARQUET_ROWS)):
-            values = (
-                [_typed(row[index], kind, kind in types) for row in block]
-                for index, kind in enumerate(columns.values())
-            )
-            writer.write_table(pa.Table.from_arrays(list(map(pa.array, values, schema.types)), schema=schema))
-
-
-def _typed(value: Any, kind: str, is_typed: bool) -> Any:
-    """Return a value of a column of numbers, booleans or lists, or of one of strings, where others are JSON."""
-    from pellucid.text.unicode import well_formed
-
-    if kind.startswith("list") and is_typed:
-        return [value] if value is not None and not isinstance(value, (list, tuple)) else value
-    if is_typed:
-        return value[0] if isinstance(value, (list, tuple)) else value  # of one item: more would be another type
-    if value is None:
-        return None
-    return well_formed(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

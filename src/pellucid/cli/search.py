@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
@@ -19,7 +18,6 @@ from pellucid.cli.input import (
     FileOptions,
     HtmlOption,
     JsonOption,
-    OpenOption,
     TableOption,
     TextsHelp,
     TopKOption,
@@ -32,7 +30,6 @@ from pellucid.cli.output import Listed, check_table, json_line, say, show, shown
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from pellucid.index.hits import Hit
     from pellucid.index.index import Index
     from pellucid.text.tables import CorpusFile
 
@@ -49,7 +46,6 @@ commands.add_typer(index, name="index")
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", ".lock")  # of an index
-_PAGE_HITS = 100  # of a table that are in memory
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
@@ -272,7 +268,7 @@ def search(
     folder: _Folder,
     query: Annotated[
         str | None,
-        typer.Argument(help="Query text; - reads stdin. Without it, prompts or lists documents."),
+        typer.Argument(help="Query text; without it, stdin, a query a line, or a list of documents."),
     ] = None,
     top_k: TopKOption = 10,
     offset: _Offset = 0,
@@ -295,7 +291,6 @@ def search(
     output: TableOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
-    open: OpenOption = False,
 ) -> None:
     """Find documents, and see why each was found.
 
@@ -325,11 +320,6 @@ def search(
       pellucid search my-index --where status=open --sort day --descending
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
-    if open:
-        from pellucid.cli.serving import explore
-
-        explore("search", {"q": query or ""}, index=folder)
-        return
     check_table(output)
     is_list = query is None and bool(where or sort or descending or offset)
     if not is_list and (sort or descending):
@@ -353,8 +343,10 @@ def search(
     }
     with _open(folder) as opened:
         if output is not None:
-            pages = ((text, _hits_by_pages(opened, text, top_k, options, measure=measure)) for text in _queries(query))
-            write_hits(output, opened, pages, offset)
+            hits_by_query = ((text, opened.search(text, top_k, **options)) for text in _queries(query))
+            if measure:
+                hits_by_query = ((text, hits.measured()) for text, hits in hits_by_query)
+            write_hits(output, opened, hits_by_query, offset)
         else:
             for text in _queries(query):
                 hits = opened.search(text, top_k, **options)
@@ -369,16 +361,6 @@ def search(
                     typer.echo(shown_json(hits.to_json(indent=None)))
                 else:
                     show_hits(hits, reasons, rows=rows)
-
-
-def _hits_by_pages(opened: Index, text: str, top_k: int, options: dict[str, Any], *, measure: bool) -> Iterator[Hit]:
-    """Yield the hits of a search, of which only a page is in memory."""
-    for start in range(0, top_k, _PAGE_HITS):
-        page = options | {"offset": options["offset"] + start}
-        hits = opened.search(text, min(_PAGE_HITS, top_k - start), **page)
-        yield from hits.measured() if measure else hits
-        if len(hits) < _PAGE_HITS:
-            return
 
 
 def _check_unused(of_hits: dict[str, Any]) -> None:
@@ -471,21 +453,11 @@ def _files(files: list[Path], file_options: FileOptions) -> list[CorpusFile]:
 
 
 def _queries(query: str | None) -> Iterator[str]:
-    """Yield the query of a command, else the lines of stdin, or what a person types until an empty line."""
+    """Yield the query of a command, else the lines of stdin."""
     if query not in (None, "-"):
         yield query
         return
-    if query == "-" or not sys.stdin.isatty():
-        yield from (line for line in read("-") if line.strip())
-        return
-    while True:
-        try:
-            question = input("? ").strip()
-        except EOFError:
-            return
-        if not question:
-            return
-        yield question
+    yield from (line for line in read("-") if line.strip())
 
 
 def _conditions(options: list[str]) -> dict[str, Any] | None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import webbrowser
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlencode
 
 import typer
 
@@ -81,20 +79,6 @@ def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # 
 
     served = server.create_server(load_by_name(models), None if index is None else Index.open(index))
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout
-
-
-def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:
-    """Serve the explorer on a free port and open a view of it in the browser, for --open."""
-    _check_installed()
-    from pellucid.server import ServerSettings
-    from pellucid.server import serve as run
-
-    def show(url: str) -> None:
-        page = f"{url}#{view}?{urlencode(state)}"
-        say(f"{page}\nPress Ctrl-C to stop", err=True)
-        webbrowser.open(page)
-
-    run(ServerSettings((model,), None if index is None else str(index)), port=0, started=show)
 
 
 def _check_installed() -> None:

@@ -152,14 +152,11 @@ def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) 
     """Return the columns of fields and what they hold; one called like a reserved column is metadata.NAME."""
     columns: dict[str, str] = {}
     types = field_types(commit.state.fields)
-    for name, (number, kinds) in commit.state.fields.items():
+    for name in commit.state.fields:
         column = name
         while column in reserved or column in columns or (column != name and column in types):
             column = f"metadata.{column}"
-        owners = (segment.column(column)[0] for segment in commit.segments for column in columns_of(number, kinds))
-        has_lists = any((rows[1:] == rows[:-1]).any() for rows in owners)
-        kind = types.get(name, "string")
-        columns[column] = f"list of {kind}" if has_lists else kind
+        columns[column] = types.get(name, "string")
     return columns
 
 

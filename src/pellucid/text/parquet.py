@@ -97,7 +97,7 @@ class Table:
                 n_rows += len(batch)
 
     def _sizes_by_prefix(self, columns: Sequence[str], group: int) -> dict[str, int]:
-        """Return the bytes of those columns whose values are stored by what they share with the one before: maybe all."""
+        """Return the bytes of the columns whose values are stored by what they share with the one before: maybe all."""
         row_group = self._file.metadata.row_group(group)
         chunks = map(row_group.column, range(row_group.num_columns))
         return {
