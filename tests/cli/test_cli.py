@@ -74,7 +74,7 @@ def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path):
     assert (rows == fruit.encode(TEXTS)).all()
 
 
-@pytest.mark.parametrize("block", [1, 4, 5, 6, 7])
+@pytest.mark.parametrize("block", [1, 5])
 def test_blocks_leave_no_trace_in_the_file(run, texts, fruit, tmp_path, monkeypatch, block):
     monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", block)
     run("encode", texts, "-o", tmp_path / "rows.npy")
@@ -84,20 +84,6 @@ def test_blocks_leave_no_trace_in_the_file(run, texts, fruit, tmp_path, monkeypa
 def test_blocks_are_bounded_in_number_and_in_characters():
     assert [len(block) for block in cli_input.blocks(["x"] * 40_000)] == [16_384, 16_384, 7_232]
     assert [len(block) for block in cli_input.blocks(["x" * 9_000_000] * 5)] == [2, 2, 1]
-
-
-def test_a_corpus_is_read_one_block_ahead_only(models, monkeypatch):
-    monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", 10)
-    asked = 0
-
-    def endless():
-        nonlocal asked
-        while True:
-            asked += 1
-            yield "text"
-
-    next(cli_input.blocks(endless()))
-    assert asked == 10
 
 
 def test_json_lines_go_to_stdout_and_keep_every_bit(run, texts, fruit):
@@ -254,10 +240,6 @@ def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monk
         assert not re.search(r"\wSettings\b|near_duplicates|batch_size|\wError\b", ended.stderr), ended.stderr
 
 
-def test_stdin_that_is_not_utf8_is_named_by_line(run):
-    assert "stdin, line 2 is not UTF-8" in run("encode", stdin=b"apple\n\xff\n", code=1).stderr
-
-
 def test_an_error_half_way_leaves_the_old_file_and_nothing_else(run, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", 1)
     (tmp_path / "texts.jsonl").write_text('"apple"\n"pear"\nbroken\n')
@@ -406,13 +388,6 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
     assert asked["extraction"].max_vocabulary == 1000 and asked["extraction"].cased
 
 
-def test_distill_refuses_an_unknown_table_before_the_work(run, tmp_path):
-    assert (
-        "float16"
-        in run("distill", "c.txt", "--teacher", "teacher", "-o", tmp_path / "m", "--dtype", "int2", code=2).stderr
-    )
-
-
 # --- how it ends ------------------------------------------------------------------------------------------------------
 
 
@@ -469,12 +444,6 @@ def test_a_full_disk_is_told_in_one_line(models):
     ended = shell(models, "pellucid describe apple -m $MODEL > /dev/full")
     assert ended.returncode == 1
     assert ended.stderr == "error: No space left on device\n"
-
-
-def test_nothing_is_coloured_in_a_pipe(models):
-    ended = shell(models, "pellucid explain 'the apple' 'a pear' -m $MODEL")
-    assert ended.returncode == 0
-    assert "\x1b" not in ended.stdout and "apple \u2192 pear" in ended.stdout
 
 
 def test_a_real_interrupt_leaves_no_file(models, tmp_path):
@@ -548,23 +517,6 @@ def test_the_model_is_named_by_one_option_everywhere():
                 assert parameter.opts == ["--model", "-m"], name
 
 
-@pytest.mark.parametrize(
-    ("header", "row"),
-    [
-        ("name;about", "a;the pear"),
-        ("name\tabout", "a\tthe pear"),
-        ("name|about", "a|the pear"),
-        ('"a;b;c",about', "a,the pear"),
-        ("name,about", "a,the pear"),
-    ],
-)
-def test_the_divider_of_a_table_is_found(run, tmp_path, header, row):
-    path = tmp_path / "texts.csv"
-    path.write_text(f"{header}\n{row}\n")
-    line = json.loads(run("encode", path, "--field", "about").stdout)
-    assert line["text"] == "the pear"
-
-
 def test_the_name_of_a_file_is_not_taken_for_a_text(run, texts):
     assert f"pellucid describe < {texts}" in run("describe", texts, code=1).stderr
     assert "is a file" in run("explain", "the apple", texts, code=1).stderr
@@ -578,10 +530,6 @@ def test_empty_input_is_said(run, tmp_path):
     assert run("encode", empty, code=1).stderr == f"error: {empty} holds no texts\n"
     assert run("encode", stdin="").stderr == "note: stdin holds no texts\n"
     assert run("describe", stdin="").stderr == "note: stdin holds no texts\n"
-
-
-def test_a_mistyped_model_is_answered_with_the_nearest(run):
-    assert "Did you mean 'static-en'?" in run("explain", "a", "b", "-m", "static_en", code=1).stderr
 
 
 def test_a_missing_corpus_is_told_before_a_teacher_is_opened(run, tmp_path):

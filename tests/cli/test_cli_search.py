@@ -483,25 +483,6 @@ def test_a_typed_value_is_what_the_field_holds(tmp_path):
 # --- Files ---
 
 
-def test_every_kind_of_file(tmp_path, rows):
-    expected = [("1", "Fruit", ROWS[0]["text"]), ("2", "", ROWS[1]["text"])]
-    (tmp_path / "rows.csv").write_text(
-        'id,title,text,year\n1,Fruit,"Apples and pears grow on trees.",1999\n2,,Cars have four wheels.,2005\n'
-    )
-    (tmp_path / "rows.tsv").write_text((tmp_path / "rows.csv").read_text().replace(",", "\t").replace('"', ""))
-    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(rows.read_bytes()))
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = pyarrow.table({name: [row[name] for row in ROWS] for name in ("id", "title", "text", "year")})
-    parquet.write_table(table, tmp_path / "rows.parquet")
-    for name in ("rows.jsonl", "rows.csv", "rows.tsv", "rows.jsonl.gz", "rows.parquet"):
-        found = list(read_documents(tmp_path / name))
-        assert [(r.id, r.title, r.text) for r in found] == expected, name
-        assert str(found[0].metadata["year"]) == "1999"
-    assert list(read_documents(rows))[1].metadata == {"year": 2005, "lang": "en"}
-
-
 def test_folders_of_text_and_markdown(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/one.md").write_text("# A title\n\nSome *text*.\n")
@@ -604,14 +585,6 @@ def test_a_snippet_shows_the_words_that_contribute_most():
     assert "here it" in text[start:end] and end - start <= 130
     assert snippet("short", [], 100) == (0, 5)
     assert snippet("", [], 100) == (0, 0)
-
-
-def test_reading_a_table_leaves_the_limits_of_csv_as_they_were(tmp_path):
-    (tmp_path / "a.csv").write_text("id,text\n1,apple\n2,pear\n")
-    before = csv.field_size_limit()
-    assert len(list(read_documents(tmp_path / "a.csv"))) == 2
-    next(iter(read_documents(tmp_path / "a.csv")))
-    assert csv.field_size_limit() == before
 
 
 @pytest.mark.full

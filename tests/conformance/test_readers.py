@@ -8,14 +8,11 @@ import io
 import json
 import lzma
 import os
-import random
-import resource
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
-import warnings
 import zipfile
 from pathlib import Path
 
@@ -26,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from papers.swe.norms import read_tagged
-from pellucid.errors import CorpusError, PellucidError
+from pellucid.errors import CorpusError
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.training.parallel import read_parallel
@@ -253,97 +250,6 @@ def test_parquet_does_not_wait_for_a_pipe(tmp_path):
         list(read_texts(tmp_path / "t.parquet"))
 
 
-# --- Damage -----------------------------------------------------------------------------------------------------------
-
-
-def _originals(folder: Path) -> dict[Path, object]:
-    """Write a file of each format; return the readers."""
-    texts = [f"the apple {i} ist süß" for i in range(60)]
-    readers: dict[Path, object] = {_write(folder / name, [*texts, None]): read_texts for name in NAMES}
-    rows = pa.table({"query": texts, "pos": [[text] for text in texts]})
-    pq.write_table(rows, folder / "rows.parquet", compression="none", use_dictionary=False)
-    pq.write_table(pa.table({"text": texts}), folder / "plain.parquet", compression="none", use_dictionary=False)
-    pq.write_table(pa.table({"text": texts}), folder / "zstd.parquet", compression="zstd", write_page_checksum=True)
-    (folder / "rows.jsonl").write_text("".join(json.dumps({"query": t, "pos": [t]}) + "\n" for t in texts))
-    (folder / "pairs.tsv.gz").write_bytes(gzip.compress("".join(f"{t}\t{t}\n" for t in texts).encode()))
-    (folder / "tags.txt.xz").write_bytes(lzma.compress(b"the/DT apple/NN\n" * 60))
-    (folder / "v.vec").write_text("60 3\n" + "".join(f"word{i} 0.5 -1e3 {i}\n" for i in range(60)))
-    (folder / "v.vec.gz").write_bytes(gzip.compress((folder / "v.vec").read_bytes()))
-    readers |= {folder / name: read_texts for name in ("plain.parquet", "zstd.parquet")}
-    readers |= {folder / name: read_training_sets for name in ("rows.parquet", "rows.jsonl")}
-    readers |= {folder / name: read_text_vectors for name in ("v.vec", "v.vec.gz")}
-    readers[folder / "pairs.tsv.gz"] = lambda path: read_parallel(path, ("en", "de"))
-    readers[folder / "tags.txt.xz"] = read_tagged
-    return readers
-
-
-def _damaged(content: bytes, rng: random.Random) -> bytes:
-    """Flip, cut, double, blank out or exchange bytes."""
-    found = bytearray(content)
-    for _ in range(rng.choice((1, 1, 3, 20))):
-        at, size = rng.randrange(len(found)), rng.choice((1, 2, 8, 100))
-        kind = rng.randrange(5)
-        if kind == 0:
-            found[at] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del found[at : at + size]
-        elif kind == 2:
-            found[at:at] = found[at : at + size]
-        elif kind == 3:
-            found[at : at + size] = rng.choice((b"\0", b"\xff", b"\n", b"9")) * len(found[at : at + size])
-        else:
-            found[at : at + size] = rng.randbytes(len(found[at : at + size]))
-        if len(found) < 2:
-            break
-    return bytes(found[: rng.randrange(len(found) + 1)] if rng.random() < 0.15 else found)
-
-
-def damage(folder: Path, rounds: int, seed: int = 0) -> list[str]:
-    """Read `rounds` damaged files of each format; return what ended in anything but texts or our error."""
-    rng = random.Random(seed)
-    wrong = []
-    for path, read in _originals(folder).items():
-        content = path.read_bytes()
-        for number in range(rounds):
-            damaged = _damaged(content, rng)
-            path.write_bytes(damaged)
-            try:
-                for _ in read(path):  # type: ignore[operator]
-                    pass
-            except PellucidError:
-                continue
-            except Exception as error:
-                wrong.append(f"{path.name}, number {number} of seed {seed}: {error!r}")
-    return wrong
-
-
-@pytest.mark.full
-def test_damaged_files_give_texts_or_our_error_in_bounded_time_and_memory(tmp_path):
-    """In a process of its own: a damaged size must not fill memory, and a crash of a library must not end the tests."""
-    command, paths = [sys.executable, __file__, tmp_path, "150"], os.pathsep.join(filter(None, sys.path))
-    environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
-def test_a_table_gives_a_column(tmp_path, name):
-    mark = "\t" if "tsv" in name else ","
-    content = f'\ufeffown{mark}text\r\nk1{mark}"one, ""two""\nlines"\r\nk2{mark}\r\n'.encode()
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    assert list(read_texts(tmp_path / name)) == ['one, "two"\nlines', ""]
-    file = CorpusFile(tmp_path / name, id_field="own")
-    assert list(file.texts_with_ids()) == [("k1", 'one, "two"\nlines'), ("k2", "")]
-    with pytest.raises(CorpusError, match="has no column 'body'; it has own, text"):
-        list(read_texts(tmp_path / name, field="body"))
-
-
-def test_a_ragged_table_is_named(tmp_path):
-    (tmp_path / "a.csv").write_text("text,b\nx\n")
-    with pytest.raises(CorpusError, match=r"a.csv, line 2 has 1 cells; the header has 2"):
-        list(read_texts(tmp_path / "a.csv"))
-
-
 @pytest.mark.parametrize("depth", [100, 600, 900, 980, 1_000, 100_000])
 def test_deep_json_is_our_error_at_any_depth(tmp_path, depth):
     nested = "[" * depth + "]" * depth
@@ -432,10 +338,3 @@ def test_archives(tmp_path):
     (tmp_path / "y.csv.zip").write_bytes(b"PK no zip")
     with pytest.raises(CorpusError, match=r"y\.csv\.zip cannot be read: File is not a zip file"):
         list(CorpusFile(tmp_path / "y.csv.zip"))
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    most = 4 << 30
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    print("\n".join(damage(Path(sys.argv[1]), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]))), end="")
