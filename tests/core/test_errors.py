@@ -25,7 +25,7 @@ from pellucid.index.metadata import parse_where
 from pellucid.index.settings import validate_steer, validate_weights, validate_word_weights
 from pellucid.text.inputs import check_texts
 from pellucid.text.tables import CorpusFile
-from pellucid.text.words import Coverage, Vocabulary
+from pellucid.text.words import Vocabulary
 
 NO_NUMBERS = [True, "3", None, [1], 1j, math.nan, math.inf, -math.inf, 10**400, np.float32("nan")]
 
@@ -206,7 +206,6 @@ SETTINGS: dict[str, Callable[[object], object]] = {
     "type": lambda value: CorpusFile("x.csv", types={"year": value}),
     "rows": PLAIN_MODEL.word_vectors,
     "dates": lambda value: pellucid.topics(PLAIN_MODEL, ["cat"] * 10, dates=[value]),
-    "coverage": lambda value: Coverage(value, 1),
     "choice": lambda value: check_choice("level", value, ["word"]),
     "number": lambda value: check_number("n", value),
 }

@@ -146,20 +146,9 @@ class Coverage:
     read_as: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the counts, and the share or set it."""
-        n_known, n_words, n_partly = self.known, self.total, self.partly
-        if not (type(n_known) is type(n_words) is type(n_partly) is int and 0 <= n_partly <= n_known <= n_words):
-            raise InputError(f"coverage of {shown(n_known)} words known of {shown(n_words)} cannot be")
-        min_share, max_share = ((n_known - n_partly) / n_words, n_known / n_words) if n_words else (1.0, 1.0)
-        if type(self.share) is float and math.isnan(self.share):
-            object.__setattr__(self, "share", max_share)
-        elif type(self.share) not in (int, float) or not min_share - 1e-9 <= self.share <= max_share + 1e-9:
-            raise InputError(
-                f"coverage of {shown(self.share)} cannot be with {n_known} of {n_words} words, {n_partly} partly"
-            )
-        pairs = self.read_as if type(self.read_as) is tuple else [None]
-        if not all(type(pair) is tuple and [*map(type, pair)] == [str, str] for pair in pairs):
-            raise InputError("'read_as' of a coverage is not pairs of a word and what it is read as")
+        """Set a share that is not given."""
+        if math.isnan(self.share):
+            object.__setattr__(self, "share", self.known / self.total if self.total else 1.0)
 
     @classmethod
     def from_words(cls, n_known: int, n_words: int, partly: Iterable[tuple[str, str, float]]) -> Coverage:
