@@ -153,11 +153,6 @@ def without(text: str, spans: Iterable[Span]) -> str:
     return shortened.rstrip()
 
 
-def _seed(text: str) -> int:
-    """Return a number that depends on the text alone, so that its orders do."""
-    return int.from_bytes(hashlib.blake2b(canonicalize(text).encode("utf-8", "replace"), digest_size=8).digest(), "big")
-
-
 class Variants:
     """A text without each of the sets of words whose values are needed."""
 
@@ -167,7 +162,9 @@ class Variants:
         """Take a text and where those of its words stand that can be left out."""
         self.text = text
         self.players = players_of(text, words, max_players)
-        self.coalitions = coalitions(len(self.players), n_pairs, _seed(text))
+        digest = hashlib.blake2b(canonicalize(text).encode("utf-8", "replace"), digest_size=8).digest()
+        seed = int.from_bytes(digest, "big")  # of the text alone, so that its orders are the same everywhere
+        self.coalitions = coalitions(len(self.players), n_pairs, seed)
 
     @property
     def texts(self) -> list[str]:
@@ -226,10 +223,6 @@ class Passage(NamedTuple):
     own_score: float
     score: Callable[[list[str]], Floats]
 
-    def variants(self) -> Variants:
-        """Return the text without sets of its words."""
-        return Variants(self.text, self.words)
-
     def scores(self, texts: Iterable[str]) -> dict[str, float]:
         """Return the scores of texts, each read once, in one call."""
         distinct = list(dict.fromkeys(texts))
@@ -247,7 +240,7 @@ def passage_terms(passage: Passage, weight: float = 1.0) -> Terms:
         A value for each distinct word, or phrase of a long passage, and the score of an empty passage; they add up to
         the score. Rows have their places as `spans2`.
     """
-    variants = passage.variants()
+    variants = Variants(passage.text, passage.words)
     scores = passage.scores(["", *variants.texts[1:]])
     rows = [Row(EMPTY_PASSAGE, (EMPTY_PASSAGE,), 0.0, 0.0, key=(EMPTY_PASSAGE,), kind=EMBEDDING)]
     if not variants.players:
@@ -318,7 +311,7 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
     check_number("below", below)
     if not passage.own_score >= below:
         raise InputError(f"the score is {passage.own_score:.6g}, which is below {below:.6g} already")
-    variants = passage.variants()
+    variants = Variants(passage.text, passage.words)
     n_players = len(variants.players)
     if n_players < 2:
         raise InputError("the passage has fewer than two words, so that none can be removed")

@@ -125,16 +125,11 @@ class Explanation(ExplanationViews):
         else:
             rows = sorted_with_shares(terms, score)
         explanation = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement)
-        if exact and abs(score - float(explanation._values.sum())) > explanation._rounding:
+        if exact and abs(score - float(explanation._values.sum())) > _TOLERANCE * max(1.0, explanation._size):
             raise InputError(
                 f"the rows miss the score {score} by {explanation.remainder}; pass every term, or exact=False"
             )
         return explanation
-
-    @property
-    def _rounding(self) -> float:
-        """How far the rows of an exact explanation may miss the score."""
-        return _TOLERANCE * max(1.0, self._size)
 
     def __sub__(self, subtracted: Explanation) -> Explanation:
         """Say why text 2 is closer to text 1 than the other explanation's text 2 is.

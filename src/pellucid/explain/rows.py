@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -122,13 +122,7 @@ class LazyRows(Sequence[Row]):
         """Return the number of rows."""
         return len(self.values)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+    def __getitem__(self, index: Any) -> Any:
         """Return a row, or a tuple of some."""
         if isinstance(index, slice):
             return tuple(map(self._row, self._order[index].tolist()))

@@ -30,7 +30,7 @@ from pellucid.core.dimensions import Dimensions, Edit, Mixing, renaming, write_d
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.core.query import Query, Terms
-from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, shown, warn
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, warn
 from pellucid.explain.rows import KEY_TOKEN, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens
@@ -275,7 +275,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         path: str | Path,
         *,
         backbone_name: str | None = None,
-        dtype: str = "float32",
         sparse_encoder: bool = False,
     ) -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -284,7 +283,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
             path: the folder; a model that is there is replaced in one step.
             backbone_name: keep no copy of the backbone but this name of it (a hub id, or a folder), and the adapter it
                 was opened with. Loading then finds it by name.
-            dtype: on disk of a head that was given, "float32" or "float16".
             sparse_encoder: make the folder one that plain sentence-transformers opens as a SparseEncoder, too, with
                 equal embeddings. That takes one more copy of the head, V x d float32.
 
@@ -292,15 +290,11 @@ class KeyTokenEmbedder(TransformerEmbedder):
             InputError: `sparse_encoder` is asked for, and stock modules cannot express the model; the message says why.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        self._save(path, backbone_name=backbone_name, dtype=dtype, sparse_encoder=sparse_encoder)
+        self._save(path, backbone_name=backbone_name, sparse_encoder=sparse_encoder)
 
-    def _write(
-        self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32", sparse_encoder: bool = False
-    ) -> dict[str, Any]:
+    def _write(self, folder: Path, *, backbone_name: str | None = None, sparse_encoder: bool = False) -> dict[str, Any]:
         from pellucid.keytokens.sparse_encoder import check_expressible, linear_layer, write_modules
 
-        if dtype not in ("float32", "float16"):
-            raise InputError(f"a given head is saved as float32 or float16, not {shown(dtype)}")
         if sparse_encoder:
             check_expressible(self.backbone, self.settings, self.mixing, backbone_name)
         write_backbone(folder, self.backbone, backbone_name)
@@ -312,7 +306,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         if offset is not None:
             tensors["offset"] = offset
         if self.given_head:
-            tensors["head"] = self.head.rows().astype(dtype)
+            tensors["head"] = self.head.rows()
         write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing))
         adjustment = {key: value for key, value in asdict(self.adjustment).items() if key != "offset"}
         write_json(folder / _CONFIG, {"settings": asdict(self.settings), "adjustment": adjustment})
@@ -421,11 +415,15 @@ class KeyTokenEmbedder(TransformerEmbedder):
             InputError: `text` is not a string, or `k` is out of range.
         """
         embedding = self.embed(validate_texts(text)[0])
-        self.head.check_k(k)
+        check_integer("k", k, most=len(self.head.shown))
         top = self.decode(embedding, len(self.head.shown))
         if not embedding.any():
             return []
-        return self.head.top_words(top.ids[0].tolist(), top.scores[0].tolist(), k)
+        word_scores: dict[str, float] = {}
+        for token, score in zip(map(self.head.tokens.__getitem__, top.ids[0].tolist()), top.scores[0].tolist()):
+            if token.rank != Rank.SHARD:
+                word_scores.setdefault(token.text, score)
+        return list(word_scores.items())[:k]
 
     def dense_similarity(self, embeddings1: Vectors, embeddings2: Vectors) -> Vectors:
         """Return the similarity the embedder was made for, "cosine" or "dot", of every row to every row.

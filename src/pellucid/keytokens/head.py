@@ -11,7 +11,6 @@ decoded to; the others are called text tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,20 +77,6 @@ class TokenHead:
             items.append(Dimension(unused_name(name, used_names), (spelling,) if spelling else ()))
         return Dimensions(items)
 
-    def check_k(self, k: int) -> None:
-        """Check that a number of tokens is from 1 to all of them."""
-        check_integer("k", k, most=len(self.shown))
-
-    def top_words(self, ids: Sequence[int], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
-        """Return the first `k` different words among some tokens, best first, with their scores."""
-        word_scores: dict[str, float] = {}
-        for token_id, score in zip(ids, scores, strict=True):
-            if self.tokens[token_id].rank != Rank.SHARD:
-                word_scores.setdefault(self.tokens[token_id].text, float(score))
-            if len(word_scores) == k:
-                break
-        return list(word_scores.items())
-
     def top_logits(self, vectors: Vectors, is_known: npt.NDArray[np.bool_], k: int | None, signs: str) -> Any:
         """Return the `k` largest logits of each of the `is_known` vectors, CSR float32 [n, V]; None keeps all."""
         from scipy import sparse
@@ -112,7 +97,7 @@ class TokenHead:
 
     def top(self, vectors: Vectors, k: int) -> TopTokens:
         """Return the `k` text tokens that score highest for each vector [n, d], best first."""
-        self.check_k(k)
+        check_integer("k", k, most=len(self.shown))
         vectors = np.asarray(vectors, np.float32)
         if self.bias is not None:  # the bias as one more column
             vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
@@ -133,9 +118,17 @@ def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = CHU
     for first in range(0, max(1, len(rows)), BLOCK_EMBEDDINGS):
         block = rows[first : first + BLOCK_EMBEDDINGS]
         keys = np.zeros((len(block), 0), np.int64)
-        for start, part in head_chunks(head, chunk):
+        for start in range(0, head.shape[0], chunk):
+            part = head_rows(head, start, start + chunk)
+            if not np.isfinite(part).all():
+                raise InputError(
+                    f"the head holds NaN or infinity among its rows {start:,} to {start + len(part) - 1:,}"
+                )
             keys = largest_keys(keys, block @ part.T, start, k)
-        blocks.append(tokens_of_keys(keys))
+        keys = np.sort(keys, axis=1)[:, ::-1]
+        ordered = (keys >> 32).astype(np.int32)
+        scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
+        blocks.append((_LOW_32_BITS - (keys & _LOW_32_BITS), scores))
     return TopTokens(*map(np.concatenate, zip(*blocks)))
 
 
@@ -181,15 +174,6 @@ def head_rows(head: Any, start: int, stop: int) -> Rows:
     return np.asarray(part, np.float32)
 
 
-def head_chunks(head: Any, chunk: int) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of a head in chunks, float32, each with the number of its first row."""
-    for start in range(0, head.shape[0], chunk):
-        part = head_rows(head, start, start + chunk)
-        if not np.isfinite(part).all():
-            raise InputError(f"the head holds NaN or infinity among its rows {start:,} to {start + len(part) - 1:,}")
-        yield start, part
-
-
 def largest_keys(keys: Ids, scores: Rows, start: int, k: int) -> Ids:
     """Return the `k` largest keys of each text, unordered, among `keys` so far and a chunk's scores [n, chunk]."""
     # A key is one int64 made of a score and the id of its token: keys are ordered by score, then by the lower id.
@@ -198,11 +182,3 @@ def largest_keys(keys: Ids, scores: Rows, start: int, k: int) -> Ids:
     ids = np.arange(start, start + scores.shape[1], dtype=np.int64)
     all_keys = np.concatenate([keys, (ordered << 32) | (_LOW_32_BITS - ids)], axis=1)
     return np.partition(all_keys, all_keys.shape[1] - k, axis=1)[:, -k:] if all_keys.shape[1] > k else all_keys
-
-
-def tokens_of_keys(keys: Ids) -> TopTokens:
-    """Return ids and scores of the keys, best first."""
-    keys = np.sort(keys, axis=1)[:, ::-1]
-    ordered = (keys >> 32).astype(np.int32)
-    scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
-    return TopTokens(_LOW_32_BITS - (keys & _LOW_32_BITS), scores)
