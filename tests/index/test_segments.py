@@ -216,14 +216,14 @@ def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_pa
         assert {path.name for path in (folder / "segments").iterdir()} == names  # nothing is left over
         for segment in fresh.segments:
             check_bounds(segment)
-            assert segment.find_invalid_numbers() == ""
+            assert arrays.find_invalid_numbers(segment.tensors) == ""
 
 
 def check_bounds(segment):
     """The error of each row in 8 bits is at least what was written."""
-    rows = segment.dense(DENSE).astype(np.float64)
-    if f"high:{DENSE}" in segment._tensors:
-        coarse = Codes(*(segment._tensors[f"{kind}:{DENSE}"] for kind in Codes._fields))
+    rows = segment.tensors[f"vectors:{DENSE}"].astype(np.float64)
+    if f"high:{DENSE}" in segment.tensors:
+        coarse = Codes(*(segment.tensors[f"{kind}:{DENSE}"] for kind in Codes._fields))
         codes = coarse.unpacked(rows.shape[1]).astype(np.float64)
         scales, errors = coarse.scales.astype(np.float64), coarse.errors
         assert (np.linalg.norm(rows - codes * scales[:, None], axis=1) <= errors).all()
@@ -389,7 +389,7 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         index.delete(ids[100:120])
         index.add(texts[5:8], ids=ids[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
         kept = [own for own in ids if own not in ids[100:120]]
-        assert any("high:one" in segment._tensors for segment in index._snapshot.commit.segments)
+        assert any("high:one" in segment.tensors for segment in index._snapshot.commit.segments)
         for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
             for query, top_k in (("r3 sun", 1), ("r140 road road", 10), ("something longer", 1000)):
                 check_best(index, query, top_k, weights)
@@ -455,7 +455,7 @@ def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
     vectors = encoder.encode(texts)
     with Index.create(tmp_path / "i") as index:
         index.add(texts, ids=[str(n) for n in range(len(texts))])
-        assert any("high:static-en" in segment._tensors for segment in index._snapshot.commit.segments)
+        assert any("high:static-en" in segment.tensors for segment in index._snapshot.commit.segments)
         for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
             hits = index.search(query, 10, weights={"static-en": 1})
             best = np.sort(vectors @ encoder.encode(query))[::-1][:10]

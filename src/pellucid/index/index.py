@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import InputError, PellucidError, answering_guesses, check_integer, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, check_integer, shown
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
@@ -379,7 +379,12 @@ class Index(DocumentCollection):
         if is_writable and not self._read_only:
             with self._exclusive_writer() as writer:
                 return find_problems(self.folder, self._snapshot._replace(commit=writer.commit))
-        return find_problems(self.folder, self.snapshot())
+        for _ in range(MAX_TRIES):
+            snapshot = self.snapshot()
+            problems = find_problems(self.folder, snapshot)
+            if not problems or read_stamp(self.folder) == snapshot.commit.stamp:
+                return problems  # else another process has removed what was looked at
+        raise IndexFolderError(f"{self.folder} is changed all the time; verify it when no other process writes to it")
 
 
 def _check_vacant(folder: Path) -> set[str]:
