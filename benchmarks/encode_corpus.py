@@ -4,12 +4,11 @@
     python -m benchmarks.encode_corpus --texts 100000 --rounds 1
 
 The sentences are those of raw_english, repeated where they do not suffice, in one Parquet file. pellucid encodes them
-with 1 and 2 workers into shards; model2vec has no such command, so its row is the loop a person would write: record
+with 1 and 2 threads into shards; model2vec has no such command, so its row is the loop a person would write: record
 batches read with pyarrow, `encode`, and a Parquet writer with the same settings. Each run is a process of its own and
 writes to an empty folder; rounds are interleaved, medians are shown. Time is by the clock, from the call to the last
 file on disk; processor seconds are the fairer figure where other programs share the machine. Opening and the imports
-are in the peak memory, not in the time. A second table has one thread in memory alone: Arrow's buffers, against the
-same texts as Python strings. Prints markdown.
+are in the peak memory, not in the time. Prints markdown.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from benchmarks.static_speed import machine, piece_tokenizer, word_tokenizer
 from papers.kit import make_parser
 from pellucid.text.words import split_words
 
-_RUNS = ("pellucid, 1 worker", "pellucid, 2 workers", "model2vec, 1 thread", "model2vec, whole words, 1 thread")
+_RUNS = ("pellucid, 1 thread", "pellucid, 2 threads", "model2vec, 1 thread", "model2vec, whole words, 1 thread")
 
 
 def write_corpus(data: Path, path: Path, count: int) -> None:
@@ -95,29 +94,12 @@ def one_run(name: str, corpus: Path) -> dict[str, float]:
         encode = peer("whole words" in name) if name.startswith("model2vec") else None
         wall, cpu = time.perf_counter(), time.process_time()
         if encode is None:
-            pellucid.encode_corpus("static-en", corpus, folder, workers=2 if "2" in name else 1)
+            os.environ["PELLUCID_THREADS"] = "2" if "2" in name else "1"
+            pellucid.encode_corpus("static-en", corpus, folder)
         else:
             by_hand(encode, corpus, folder)
         seconds = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     return {**seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-
-
-def in_memory(corpus: Path, rounds: int) -> tuple[float, float]:
-    """Return texts per processor second from Arrow's buffers and by way of Python strings, both in one thread."""
-    encode = pellucid.bulk.BatchEncoder("static-en")
-    with pq.ParquetFile(corpus) as file:
-        batches = [batch for batch, _ in zip(file.iter_batches(8192), range(24))]
-    count = sum(map(len, batches))
-    ways = (lambda batch: encode(batch), lambda batch: encode.encoder.encode(batch.column(0).to_pylist()))
-    seconds: tuple[list[float], ...] = ([], [])
-    for _ in range(rounds + 1):
-        for way, times in zip(ways, seconds):
-            begun = time.process_time()
-            for batch in batches:
-                way(batch)
-            times.append(time.process_time() - begun)
-    first, second = (count / statistics.median(times[1:]) for times in seconds)
-    return first, second
 
 
 def measure(corpus: Path, rounds: int) -> dict[str, list[dict[str, float]]]:
@@ -145,9 +127,9 @@ def markdown(runs: dict[str, list[dict[str, float]]], texts: int, rounds: int) -
     ]
     for name, run in middle.items():
         lines.append(f"| {name} | {texts / run['wall']:,.0f} | {texts / run['cpu']:,.0f} | {run['peak']:,.0f} |")
-    ours, theirs = middle["pellucid, 1 worker"], middle["model2vec, 1 thread"]
+    ours, theirs = middle["pellucid, 1 thread"], middle["model2vec, 1 thread"]
     by = f"{theirs['wall'] / ours['wall']:.1f} by the clock, {theirs['cpu'] / ours['cpu']:.1f} by processor time"
-    return "\n".join([*lines, "", f"pellucid with 1 worker is faster than model2vec by {by}."])
+    return "\n".join([*lines, "", f"pellucid with 1 thread is faster than model2vec by {by}."])
 
 
 def main() -> None:
@@ -166,9 +148,6 @@ def main() -> None:
         corpus = Path(folder) / "corpus.parquet"
         write_corpus(arguments.data, corpus, arguments.texts)
         print(markdown(measure(corpus, arguments.rounds), arguments.texts, arguments.rounds))
-        buffers, strings = in_memory(corpus, arguments.rounds)
-        told = f"{buffers:,.0f} from Arrow's buffers, {strings:,.0f} by way of Python strings"
-        print(f"\nIn memory, one thread, texts per processor second: {told}; {buffers / strings:.2f} times as fast.")
 
 
 if __name__ == "__main__":

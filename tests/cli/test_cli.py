@@ -271,7 +271,7 @@ def test_what_cannot_be_written_or_opened_is_told_in_one_line(run, texts, argume
 
 
 def test_a_folder_means_shards(run, texts, fruit, tmp_path):
-    said = run("encode", texts, tmp_path / "out", "--workers", "2").stderr
+    said = run("encode", texts, tmp_path / "out").stderr
     assert said.strip().endswith("out: 1 shard")
     (shard,) = read_shards(tmp_path / "out")
     np.testing.assert_allclose(shard.rows, fruit.encode(TEXTS), atol=1e-6)
@@ -282,8 +282,7 @@ def test_a_folder_means_shards(run, texts, fruit, tmp_path):
 
 
 def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
-    for option in (["--workers", "2"], ["--id-field", "key"]):
-        assert "folder of shards" in run("encode", texts, *option, code=2).stderr
+    assert "folder of shards" in run("encode", texts, "--id-field", "key", code=2).stderr
     assert "--output" in run("encode", texts, tmp_path / "out", "-o", tmp_path / "a.npy", code=2).stderr
     assert "FILE" in run("encode", "-", tmp_path / "out", code=2).stderr
     assert "for shards" in run("encode", texts, "-o", tmp_path, "--format", "npy", code=1).stderr

@@ -165,7 +165,7 @@ def test_folders_within_folders_are_asked_too(fruit, tmp_path):
     pellucid.load(tmp_path / "m", allow_outside=True)
 
 
-def test_workers_of_a_corpus_open_what_was_allowed(fruit, tmp_path):
+def test_a_corpus_is_encoded_by_what_was_allowed(fruit, tmp_path):
     pytest.importorskip("pyarrow")
     from pellucid.bulk import encode_corpus
 
@@ -175,7 +175,7 @@ def test_workers_of_a_corpus_open_what_was_allowed(fruit, tmp_path):
     with pytest.raises(PellucidError, match="allow_outside"):
         encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
     with model_folder.allow_external(True):
-        encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out", workers=2)
+        encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
 
 
 def test_the_command_line_has_one_switch(fruit, tmp_path):

@@ -1,4 +1,4 @@
-"""Work over a whole corpus: encode it on several workers, resumed after a crash; find its near-duplicates."""
+"""Work over a whole corpus: encode it into shards, resumed after a crash; find its near-duplicates."""
 
 from typing import TYPE_CHECKING
 

@@ -1,12 +1,12 @@
 """Encoding as a function of an Arrow record batch: texts in, embeddings out, every other column kept.
 
-The workers of `encode_corpus` call it, or a user's pipeline in Ray, Spark or Polars. A row depends only on
-its text and its batch, not on what was encoded before.
+`encode_corpus` calls it, or a user's pipeline in Ray, Spark or Polars. A row depends only on its text and its batch,
+not on what was encoded before.
 """
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,11 @@ import numpy as np
 from pellucid.core.arrays import Role, validate_role
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import CorpusError, InputError
 from pellucid.loading import load
-from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.parquet import text_column_error
 
-try:
-    import pyarrow as pa
-except ImportError as error:
-    raise missing_extra("pyarrow", "parquet") from error
+import pyarrow as pa  # isort: skip  # after text.parquet, which says what to install where it is absent
 
 EMBEDDING, INDICES, VALUES = "embedding", "indices", "values"
 """The columns of a dense embedding, and the two of a sparse one."""
@@ -49,9 +46,6 @@ class BatchEncoder:
         """
         self.column, self.role = column, validate_role(role)
         self.encoder = load(model)
-        if isinstance(self.encoder, StaticEmbedder):
-            self.encoder = copy.copy(self.encoder)
-            self.encoder.bulk.threads = 1  # a worker is one thread
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its texts replaced by their embeddings.
@@ -86,24 +80,23 @@ class BatchEncoder:
 
     def _rows(self, texts: Any) -> Any:
         """Return one row a text, float32 [texts, dimension] or CSR."""
-        if isinstance(self.encoder, StaticEmbedder):
-            return self.encoder.encode(texts)
         if isinstance(self.encoder, EncoderEmbedder):
             return unit_vectors(self.encoder, texts.to_pylist(), role=self.role)
         return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
 
 
-def checked_column(schema: Any, column: str) -> int:
-    """Return the number of the column of texts, after checking that it holds text and no column has a reserved name."""
+def checked_column(schema: Any, column: str, kept: Sequence[str] | None = None) -> int:
+    """Return the index of the column of texts, after checking that it holds text and no column has a reserved name.
+
+    `kept` names the other columns that stay; None is all of them.
+    """
     if schema.names.count(column) != 1:
         many = "several columns" if column in schema.names else "no column"
         raise InputError(f"there is {many} {column!r:.80}; the columns are {', '.join(schema.names)!s:.300}")
     index: int = schema.names.index(column)
-    kind = schema.field(index).type
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if str(inner) not in ("string", "large_string", "string_view", "null"):
-        raise InputError(f"column {column!r:.80} holds {kind!s:.80}, not text; name the column of the texts")
-    reserved = {EMBEDDING, INDICES, VALUES} & ({*schema.names} - {column})
+    if error := text_column_error(schema, index):
+        raise InputError(error)
+    reserved = {EMBEDDING, INDICES, VALUES} & ({*schema.names} - {column} if kept is None else {*kept})
     if reserved:
         raise InputError(f"a column is called {min(reserved)!r}, as that of the embeddings is; give it another name")
     return index

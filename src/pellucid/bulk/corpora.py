@@ -1,7 +1,4 @@
-"""A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, described at the end.
-
-Workers are threads or processes of this machine. They take the numbers of the shards to write; each reads its own rows
-and writes its file (`write_shard`).
+"""A whole corpus into a folder of shards: read in order, encoded batch by batch, resumed after a crash.
 
 `state.json` of the folder is the manifest (`checkpoints.py`): settings, corpus, model, sizes and shards. A shard's file
 appears when it is complete, so that a killed run resumes with the missing ones.
@@ -9,37 +6,23 @@ appears when it is complete, so that a killed run resumes with the missing ones.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
-import time
-import uuid
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ROW, Job, ShardRecord, open_encoder, stamp, write_shard
+import numpy as np
+
+from pellucid.bulk.batches import EMBEDDING, BatchEncoder, checked_column
 from pellucid.core.arrays import Role, validate_role
-from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import record_model
-from pellucid.errors import (
-    CorpusError,
-    InputError,
-    ModelFolderError,
-    PellucidError,
-    check_integer,
-    shown,
-)
-from pellucid.index.models import Model
+from pellucid.errors import CorpusError, InputError, ModelFolderError, check_integer, shown
 from pellucid.persistence.checkpoints import WorkFolder
-from pellucid.persistence.folder import is_outside_allowed, resolve_name
 from pellucid.persistence.store import checksum, writing
 from pellucid.progress import Progress
-from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.lines import batches_by_size, check_file
 from pellucid.text.parquet import Table
 from pellucid.text.tables import CorpusFile, corpus_file, is_path
@@ -48,9 +31,11 @@ from pellucid.text.unicode import well_formed
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
 from pyarrow.parquet import ParquetWriter  # isort: skip
 
-_MAX_SHARDS = 1_000_000
+ROW = "id"
+"""The column of row numbers, from 0, where the corpus has no ids."""
+
+_BATCH_TEXTS = 8_192  # encoded and written together, at most
 _OPTIONS = ("encoding", "delimiter", "quoting")  # of a file, by which its texts may differ
-_GROUP_TEXTS = 8_192  # of a row group of the corpus as Parquet, at most
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class CorpusSettings:
 
     Attributes:
         role: what the texts are encoded as: "query", "document", or None for what `encode` does.
-        shard_size: texts in a shard; each worker loses at most so many in a crash.
+        shard_size: texts in a shard; a crash loses at most so many.
     """
 
     role: Role = None
@@ -78,7 +63,6 @@ def encode_corpus(
     *,
     field: str = "text",
     id_field: str | None = None,
-    workers: int = 1,
     settings: CorpusSettings | None = None,
 ) -> list[Path]:
     """Encode a file of any number of texts into a folder of shards, in bounded memory.
@@ -87,13 +71,11 @@ def encode_corpus(
 
     Args:
         model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
-        corpus: a .parquet file, or .txt, .csv, .tsv, .jsonl, .json (each also packed) or .xlsx, which is turned into
-            Parquet in `folder` while the run lasts; or a `CorpusFile`, which says how one is read. A null or a blank
-            line is the empty text, whose row is zero.
+        corpus: a .parquet file, or .txt, .csv, .tsv, .jsonl, .json (each also packed) or .xlsx; or a `CorpusFile`,
+            which says how one is read. A null or a blank line is the empty text, whose row is zero.
         folder: for the shards: new, empty, or that of the run to resume.
         field: the key or column of the texts, in a file named by a path.
         id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
-        workers: that encode at the same time, threads for a static model and processes for others.
         settings: how; None for shards of 65,536 texts, encoded as `encode` does.
 
     Returns:
@@ -107,108 +89,48 @@ def encode_corpus(
         MissingExtraError: pyarrow is not installed.
     """
     settings, folder = settings or CorpusSettings(), Path(folder)
-    file = _file_of(corpus, field, id_field)
-    source, field = file.source, file.field
-    check_integer("workers", workers)
-    _check_paths(source, folder, field, id_field)
-    checked_model = Model("model", model)
-    with WorkFolder(folder) as work:
-        source_stamp = stamp(source)
-        run_settings = {"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)}
-        work.bind_settings(
-            run_settings | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None}
-        )
-        record_model(work.metadata, checked_model.encoder, folder)
-        in_process = _in_this_process(checked_model.encoder, workers)
-        job = Job(
-            checked_model.encoder if in_process else _for_other_processes(model),
-            source.absolute(), folder.absolute(), field, id_field, settings.role, settings.shard_size,
-            work.metadata.get("texts", 0), uuid.uuid4().hex, source_stamp, is_outside_allowed(),
-        )  # fmt: skip
-        return _completed(work, job, file, checked_model.dimension, workers)
-
-
-def _for_other_processes(model: Any) -> Any:
-    """Return a model as a worker opens it, which may be in another folder: a path is absolute."""
-    if not isinstance(model, (str, os.PathLike)):
-        return model
-    name = resolve_name(model)
-    return os.path.abspath(name) if Path(name).exists() else os.fspath(name)
-
-
-def _file_of(corpus: Any, field: str, id_field: str | None) -> CorpusFile:
-    """Return the file of a corpus with the columns that are encoded."""
     file = corpus_file(corpus, field)
     if file is None:
-        raise InputError(f"the corpus is {type(corpus).__name__}; give a file, as every run reads it several times")
-    return replace(file, id_field=id_field or file.id_field)
+        raise InputError(f"the corpus is {type(corpus).__name__}; give a file, as it is read more than once")
+    if id_field is not None:
+        file = replace(file, id_field=id_field)
+    has_ids = id_field is not None
+    _check_paths(file, folder, has_ids)
+    encode = BatchEncoder(model, column=file.field, role=settings.role)
+    with WorkFolder(folder) as work:
+        before = _stamp(file.source)
+        options = {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None}
+        source = {"field": file.field, "id_field": id_field, "corpus": checksum(file.source)}
+        work.bind_settings(source | asdict(settings) | options)
+        record_model(work.metadata, encode.encoder, folder)
+        shards = _finished(folder, work.metadata.get("shards", {}))
+        n_texts = 0
+        batches = _cut(_batches(file, has_ids), settings.shard_size)
+        with Progress("encoding") as progress:
+            for number, numbered in groupby(batches, key=itemgetter(0)):
+                name = f"shard-{number:06d}.parquet"
+                if name not in shards:
+                    shards[name] = _write_shard(folder / name, map(encode, map(itemgetter(1), numbered)), file, before)
+                    work.commit({"shards": shards, "complete": False})
+                n_texts += shards[name]["texts"]
+                progress.advance(shards[name]["texts"])
+        if not n_texts:
+            raise CorpusError(f"{file} holds no texts; nothing was encoded")
+        names = sorted(shards)
+        summary = {"texts": n_texts, "dimension": encode.encoder.get_embedding_dimension(), "complete": True}
+        work.commit({"id": id_field or ROW, "shards": {name: shards[name] for name in names}, **summary})
+    return [folder / name for name in names]
 
 
-def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, workers: int) -> list[Path]:
-    """Write the missing shards, and describe them all."""
-    staged = job.folder / "corpus.parquet"
-    if not job.texts:  # of a run that ended before it had counted its texts
-        staged.unlink(missing_ok=True)
-    records = _finished(job, work.metadata.get("shards", {}))
-    if not job.texts or len(records) < job.shards:
-        job = _as_parquet(job, file, staged)
-    names = [job.path(number).name for number in range(job.shards)]
-    pending = [number for number, name in enumerate(names) if name not in records]
-    summary = {"texts": job.texts, "id": job.id_field or ROW, "dimension": dimension}
-    work.commit({**summary, "shards": records, "complete": False})
-    started, done = time.monotonic(), 0
-    with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
-        for record in _write_shards(job, pending, workers) if pending else ():
-            records[names[record.number]] = {"texts": record.texts, "size": record.size, "sha256": record.sha256}
-            work.commit()
-            done += record.texts
-            progress.advance(record.texts, f"{done / (time.monotonic() - started):,.0f} texts/s")
-    work.commit({"shards": {name: records[name] for name in names}, "complete": True})
-    staged.unlink(missing_ok=True)
-    return [job.folder / name for name in names]
-
-
-def _as_parquet(job: Job, file: CorpusFile, staged: Path) -> Job:
-    """Return the job over a Parquet file: its own, or what its corpus was turned into."""
-    if job.source.suffix.lower() != ".parquet":
-        if not staged.exists():
-            _write_as_parquet(job, file, staged)
-        job = job._replace(source=staged, stamp=stamp(staged))
-    with Table(job.source) as table:
-        texts = table.rows
-    if not texts:
-        raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
-    job = job._replace(texts=texts)
-    if job.shards > _MAX_SHARDS:
-        raise InputError(
-            f"{job.source} has {texts:,} texts, which are {job.shards:,} shards of {job.size:,}; at most "
-            f"{_MAX_SHARDS:,} are written. Give a larger shard_size"
-        )
-    return job
-
-
-def _finished(job: Job, records: dict[str, Any]) -> dict[str, Any]:
-    """Return the records of the shards that exist, after checking their sizes."""
-    finished = {name: record for name, record in records.items() if (job.folder / name).exists()}
-    for name, record in finished.items():
-        size = (job.folder / name).stat().st_size
-        if size != record["size"]:
-            raise ModelFolderError(
-                f"{job.folder / name} has {size:,} bytes, and {record['size']:,} were written; it is damaged. Delete "
-                "it and start the run again: only it is made anew"
-            )
-    return finished
-
-
-def _check_paths(source: Path, folder: Path, field: str, id_field: str | None) -> None:
+def _check_paths(file: CorpusFile, folder: Path, has_ids: bool) -> None:
     """Check that the corpus can be read, and that the folder has no other files, before anything is written."""
-    if not is_path(source):
-        raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
-    check_file(source)
-    if id_field == field:
-        raise InputError(f"field and id_field are both {shown(field, 80)}; name the field of the ids")
-    if source.suffix.lower() == ".parquet":
-        _check_columns(source, field, id_field)
+    if not is_path(file):
+        raise InputError(f"{file} can be read only once, and a corpus is read more than once; give a file")
+    check_file(file.source)
+    if has_ids and file.id_field == file.field:
+        raise InputError(f"field and id_field are both {shown(file.field, 80)}; name the field of the ids")
+    if file.kind == ".parquet":
+        _check_columns(file, has_ids)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder for the shards")
     has_files = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
@@ -216,91 +138,108 @@ def _check_paths(source: Path, folder: Path, field: str, id_field: str | None) -
         raise InputError(f"{folder} holds something else than an encoded corpus; name a new or empty folder")
 
 
-def _check_columns(source: Path, field: str, id_field: str | None) -> None:
-    with Table(source) as table:
+def _check_columns(file: CorpusFile, has_ids: bool) -> None:
+    with Table(file.source) as table:
         schema = table.schema
-        table.check_once([field] if id_field is None else [field, id_field])
+        table.check_once([file.field, *[file.id_field] * has_ids])
     try:
-        fields = [schema.field(name) for name in (id_field, field) if name in schema.names]
-        checked_column(pa.schema(fields) if field in schema.names else schema, field)
+        checked_column(schema, file.field, kept=[file.id_field] * has_ids)
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
-    if id_field is None:
+        raise InputError(f"{file}: {error}") from error
+    if not has_ids:
         return
-    if id_field not in schema.names:
-        raise InputError(f"{source}: there is no column {id_field!r:.80}; the columns are {', '.join(schema.names)}")
-    kind = schema.field(id_field).type
+    if file.id_field not in schema.names:
+        raise InputError(f"{file}: there is no column {file.id_field!r:.80}; the columns are {', '.join(schema.names)}")
+    kind = schema.field(file.id_field).type
     if not (pa.types.is_integer(kind) or str(kind) in ("string", "large_string", "string_view")):
-        raise InputError(f"{source}: column {id_field!r:.80} holds {kind!s:.80}; ids are strings or integers")
+        raise InputError(f"{file}: column {file.id_field!r:.80} holds {kind!s:.80}; ids are strings or integers")
 
 
-def _write_as_parquet(job: Job, file: CorpusFile, path: Path) -> None:
-    """Write a corpus of another format as Parquet, in which workers find their rows."""
-    rows: Iterable[tuple[Any, str]] = ((None, text) for text in file)
-    if job.id_field is not None:
-        rows = file.texts_with_ids()
-    names = [name for name in (job.id_field, job.field) if name is not None]
-    with writing(path) as tmp_path:
-        writer: Any = None
-        rows = ((row_id, well_formed(text)) for row_id, text in rows)
-        for group in batches_by_size(rows, _GROUP_TEXTS, lambda row: len(row[1])):
-            ids, texts = zip(*group, strict=True)
-            columns = []
-            if job.id_field is not None:
-                kind = None if writer is None else writer.schema.field(job.id_field).type  # that of those before
-                try:
-                    columns = [pa.array(ids, kind)]
-                except (pa.ArrowException, OverflowError) as error:
-                    mixed = f"ids under {job.id_field!r:.80} are of several types: {error}"
-                    raise CorpusError(f"{job.source}: {mixed}") from error
-            batch = pa.record_batch([*columns, pa.array(texts, pa.large_string())], names=names)
-            writer = writer or ParquetWriter(tmp_path, batch.schema, compression="zstd", use_dictionary=False)
-            writer.write_batch(batch)
-        if writer is None:
-            raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
-        writer.close()
-        if stamp(job.source) != job.stamp:
-            raise CorpusError(
-                f"{job.source} was changed while it was read; start again when no other program writes to it"
-            )
+def _batches(file: CorpusFile, has_ids: bool) -> Iterator[Any]:
+    """Yield the texts of a corpus and their ids, or the numbers of their rows, as record batches."""
+    rows = 0
+    for columns in _parquet_columns(file, has_ids) if file.kind == ".parquet" else _columns(file, has_ids):
+        *ids, texts = columns
+        if ids and ids[0].null_count:
+            row = rows + ids[0].is_null().index(True).as_py()
+            raise CorpusError(f"{file}: row {row:,} has no id under {file.id_field!r}; give it one")
+        ids = ids or [pa.array(np.arange(rows, rows + len(texts)))]
+        rows += len(texts)
+        yield pa.record_batch([*ids, texts], names=[file.id_field if has_ids else ROW, file.field])
 
 
-def _in_this_process(encoder: Embedder, workers: int) -> bool:
-    """Whether local workers are threads: compiled functions of static models run side by side, Python does not."""
-    return workers == 1 or isinstance(encoder, StaticEmbedder)
+def _parquet_columns(file: CorpusFile, has_ids: bool) -> Iterator[list[Any]]:
+    names = [*[file.id_field] * has_ids, file.field]
+    with Table(file.source) as table:
+        for group in range(len(table.starts) - 1):
+            for batch in table.batches(names, group, _BATCH_TEXTS):
+                yield batch.columns
 
 
-def _write_shards(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
-    """Write shards on several workers, and yield the record of each once it is written."""
-    workers = min(workers, len(pending))
-    pool: Executor = ThreadPoolExecutor(workers)
-    if _in_this_process(job.model, workers):
-        open_encoder(job)  # once, not in every thread
-    else:
-        method = multiprocessing.get_context("spawn")  # a copy of a process with threads may hang
-        pool = ProcessPoolExecutor(workers, method, _prepare, (max(1, (os.cpu_count() or 1) // workers),))
+def _columns(file: CorpusFile, has_ids: bool) -> Iterator[list[Any]]:
+    rows = file.texts_with_ids() if has_ids else ((None, text) for text in file)
+    kind = None  # of the ids
+    for block in batches_by_size(rows, _BATCH_TEXTS, lambda row: len(row[1])):
+        ids, texts = zip(*block, strict=True)
+        columns = [pa.array(list(map(well_formed, texts)), pa.large_string())]
+        if has_ids:
+            try:
+                columns.insert(0, pa.array(ids, kind))
+            except (pa.ArrowException, OverflowError) as error:
+                raise CorpusError(f"{file}: ids under {file.id_field!r:.80} are of several types: {error}") from error
+            kind = columns[0].type
+        yield columns
+
+
+def _cut(batches: Iterator[Any], size: int) -> Iterator[tuple[int, Any]]:
+    """Yield the number of a shard and a batch of its rows, cut at the same rows each time."""
+    row = 0
+    for batch in batches:
+        start = 0
+        while start < len(batch):
+            part = batch.slice(start, min(len(batch) - start, size - row % size))
+            yield row // size, part
+            row, start = row + len(part), start + len(part)
+
+
+def _write_shard(path: Path, batches: Iterator[Any], file: CorpusFile, before: tuple[int, int]) -> dict[str, Any]:
+    """Write one shard, whole or not at all, and return its record, by which another file in its place is noticed."""
+    n_texts, writer = 0, None
     try:
-        for done in as_completed([pool.submit(write_shard, job, number) for number in pending]):
-            yield done.result()
-    except BrokenProcessPool as error:
-        raise PellucidError(
-            "a worker process has ended (killed, or out of memory, or the script that started it lacks "
-            'if __name__ == "__main__":). What is encoded stays; rerun to resume, with fewer workers where '
-            "memory is short"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-        open_encoder.cache_clear()
+        with writing(path) as tmp_path:
+            try:
+                for batch in batches:
+                    dense = EMBEDDING in batch.schema.names
+                    writer = writer or ParquetWriter(
+                        tmp_path, batch.schema, compression="none" if dense else "zstd", use_dictionary=False,
+                        write_statistics=False, write_page_checksum=True,
+                    )  # fmt: skip
+                    writer.write_batch(batch)
+                    n_texts += len(batch)
+            finally:
+                if writer is not None:
+                    writer.close()
+            if _stamp(file.source) != before:
+                raise CorpusError("it was changed while it was read; start again when no other program writes to it")
+            return {"texts": n_texts, "size": tmp_path.stat().st_size, "sha256": checksum(tmp_path)}
+    except CorpusError as error:
+        raise CorpusError(f"{file}: {error}") from error
 
 
-def _prepare(threads: int) -> None:
-    """Set up a worker process: its share of the cores, and its end when the process that started it is killed."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return a file's size and the time of its last change, in nanoseconds."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
-    def end_with_parent() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+def _finished(folder: Path, records: dict[str, Any]) -> dict[str, Any]:
+    """Return the records of the shards that exist, after checking their sizes."""
+    finished = {name: record for name, record in records.items() if (folder / name).exists()}
+    for name, record in finished.items():
+        size = (folder / name).stat().st_size
+        if size != record["size"]:
+            raise ModelFolderError(
+                f"{folder / name} has {size:,} bytes, and {record['size']:,} were written; it is damaged. Delete it "
+                "and start the run again: only it is made anew"
+            )
+    return finished

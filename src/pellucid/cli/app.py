@@ -154,7 +154,6 @@ def encode(
     role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
     id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Turn texts into embeddings.
@@ -173,14 +172,13 @@ def encode(
       pellucid encode texts.txt -o embeddings.npy
       pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
       pellucid encode reviews.jsonl --field review -o reviews.parquet
-      pellucid encode big.parquet shards --id-field key --workers 8
+      pellucid encode big.parquet shards --id-field key
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
     text_role = roles_of(role, 1, "--role")[0]
     if folder is None:
-        for option, value in (("--id-field", id_field), ("--workers", workers)):
-            if value is not None:
-                raise typer.BadParameter("needs a folder of shards", param_hint=option)
+        if id_field is not None:
+            raise typer.BadParameter("needs a folder of shards", param_hint="--id-field")
         _encode_to_file(open_model(model), read(file, file_options), output_file, kind, text_role)
         return
     if output_file is not None or file == "-":
@@ -190,9 +188,7 @@ def encode(
     from pellucid.bulk import CorpusSettings, encode_corpus
 
     settings = CorpusSettings(role=text_role)
-    shards = encode_corpus(
-        model, corpus_file(file, file_options), folder, id_field=id_field, workers=workers or 1, settings=settings
-    )
+    shards = encode_corpus(model, corpus_file(file, file_options), folder, id_field=id_field, settings=settings)
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 
