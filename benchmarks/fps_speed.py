@@ -36,7 +36,7 @@ import numpy as np
 
 from papers.kit import make_parser, processor
 from pellucid.anchors import farthest_points
-from pellucid.anchors.farthest import Search
+from pellucid.native.farthest import FarthestPoints
 
 _BLOCK = 65_536
 
@@ -115,12 +115,12 @@ def peak_of_ours(vectors: np.ndarray, anchors: int) -> float:
 def work_of_ours(vectors: np.ndarray, anchors: int) -> tuple[int, int]:
     """Return how many rows are read and how many similarities computed after the first reading of all."""
     bits = vectors.view(np.uint16) if vectors.dtype == np.float16 else vectors
-    with Search(bits, anchors) as search:
+    with FarthestPoints(bits, anchors) as search:
         search.measure()
         search.take(0)
         while len(search.picks) < anchors:
             search.take(search.farthest())
-        return search.reads, search.products
+        return search.n_reads, search.n_products
 
 
 def measure(vectors: np.ndarray, anchors: int, peer_picks: int, rounds: int, bandwidth: float) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from pellucid.static import (
     PcaSettings,
     RefinementSettings,
     TuningSettings,
-    add_languages,
     fit_spelling,
     read_parallel,
 )
@@ -44,6 +43,7 @@ from pellucid.static.training.languages import LanguageWords, join_languages, pa
 from pellucid.static.training.tuning import refine
 from pellucid.transformer.backbone import half_dtype
 from recipes.several_teachers import join_extractions
+from recipes.static_languages import add_languages
 
 WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
 """How many words of a language that e5 saw are kept at most, the most frequent."""

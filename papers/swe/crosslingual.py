@@ -26,8 +26,8 @@ from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scor
 from pellucid import StaticEmbedder
 from pellucid.evaluation.tasks import read_table
 from pellucid.static import PcaSettings, TuningSettings
-from pellucid.static.training.languages import anchored_words, join_languages
-from recipes.static_languages import make
+from pellucid.static.training.languages import join_languages
+from recipes.static_languages import anchored_words, make
 
 LANGUAGES = ("de", "fr", "zh", "ja")
 TATOEBA = {"de": "deu", "fr": "fra", "zh": "cmn", "ja": "jpn"}

@@ -23,7 +23,7 @@ from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.errors import CorpusError, InputError
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
-from pellucid.static.bags import count_rows
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text.lines import read_lines
 from pellucid.text.words import display_form
@@ -303,7 +303,7 @@ def norms_by_rank(
     if texts is not None:
         from scipy.stats import rankdata
 
-        counts = count_rows(model.vocabulary, texts).counts
+        counts = np.bincount(Bags.from_sentences(list(texts), model.vocabulary).rows, minlength=len(model.vocabulary))
         rows = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
         ranks = rankdata(-counts[rows])  # equal counts have equal ranks
     rows, ranks = rows[:words], ranks[:words]

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.anchors import candidates as candidatestore
-from pellucid.anchors import farthest, sampling
+from pellucid.anchors import sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.errors import CorpusError, InputError, PellucidError
+from pellucid.native import farthest
 from pellucid.text.tables import read_texts
 from points import clusters, small_numbers
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
@@ -91,13 +92,13 @@ def test_threads_change_nothing(monkeypatch):
 
 def test_most_similarities_are_never_computed():
     vectors = clusters()
-    with farthest.Search(vectors, 200) as search:
+    with farthest.FarthestPoints(vectors, 200) as search:
         assert search.measure() is None
         search.take(0)
         while len(search.picks) < 200:
             search.take(search.farthest())
     assert search.picks == plain_farthest(vectors, 200, [0])
-    assert search.products < 0.5 * 200 * len(vectors)
+    assert search.n_products < 0.5 * 200 * len(vectors)
 
 
 def test_every_float16_is_read_exactly():
@@ -106,10 +107,11 @@ def test_every_float16_is_read_exactly():
     finite = np.isfinite(values)
     rows = np.ascontiguousarray(bits[finite][:, None])
     got = np.empty(len(rows), np.float32)
-    with farthest.Search(rows, 1) as search:
+    with farthest.FarthestPoints(rows, 1) as search:
         for row in range(0, len(rows), 7):
-            search._points.take(row, 0)
-            got[row] = search.state.picks[0, 0]
+            search.picks.clear()
+            search.take(row)
+            got[row] = search._vectors[0, 0]
     expected = values[finite].astype(np.float32)
     assert (got[::7].view(np.uint32) == expected[::7].view(np.uint32)).all()  # the sign of 0 too
 

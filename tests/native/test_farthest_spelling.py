@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.anchors.farthest import Search, SearchState
 from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError
 from pellucid.native.farthest import FarthestPoints
@@ -73,10 +72,10 @@ def digests() -> Iterator[tuple[str, str]]:
     for kind in ("float16", "float32"):
         for count, dimension in [(1, 1), (2, 33), (15, 7), (16, 8), (17, 31), (100, 32), (300, 100), (1000, 384)]:
             rows = rows_of(count, dimension, kind, count)
-            with Search(rows.view(np.uint16) if kind == "float16" else rows, 1) as search:
+            with FarthestPoints(rows.view(np.uint16) if kind == "float16" else rows, 1) as search:
                 search.measure()
-            n = min(int((search.state.inverse > 0).sum()), 60)
-            found = search.state.inverse.tobytes() + farthest_points(rows, n).tobytes()
+            n = min(int((search.inverse > 0).sum()), 60)
+            found = search.inverse.tobytes() + farthest_points(rows, n).tobytes()
             yield f"picks {kind} {count} x {dimension}", hashlib.sha256(found).hexdigest()
     for kind in ("float32", "float16", "int8", "int4"):
         for dimension in (1, 7, 8, 70, 256):
@@ -110,52 +109,23 @@ def test_every_level_gives_the_same_bits() -> None:
 
 def test_no_rows_and_no_numbers_are_no_trouble() -> None:
     for shape in ((0, 5), (0, 0), (3, 0)):
-        with Search(np.zeros(shape, np.float32), 0) as search:
+        with FarthestPoints(np.zeros(shape, np.float32), 0) as search:
             assert search.measure() is None
-            assert search._points.search(0, -(-shape[0] // 16), 0, search._parts[0][1])[1] == -1
+            assert search.farthest() == -1
 
 
-def _state(rows: int, width: int, picks: int) -> SearchState:
-    groups = -(-rows // 16)
-    return SearchState(
-        np.zeros(rows, np.float32), np.zeros(rows, np.float32), np.zeros(rows, np.int32),
-        np.zeros(groups, np.float32), np.zeros((picks, width), np.float32), np.zeros(picks, np.float32),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"inverse": np.zeros(19, np.float32)},
-        {"best": np.zeros(20, np.float64)},
-        {"met": np.zeros(40, np.int32)[::2]},
-        {"lowest": np.zeros(1, np.float32)},
-        {"picks": np.zeros((2, 31), np.float32)},
-        {"scales": np.broadcast_to(np.float32(0), 2)},
-    ],
-)
-def test_memory_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
-    rows = np.zeros((20, 5), np.float32)
-    FarthestPoints(rows, _state(20, 32, 2))
-    with pytest.raises(InputError):
-        FarthestPoints(rows, _state(20, 32, 2)._replace(**change))
-    with pytest.raises(InputError):
-        FarthestPoints(rows.T, _state(5, 32, 2))
-    with pytest.raises(InputError):
-        FarthestPoints(rows.astype(np.float64), _state(20, 32, 2))
-
-
-def test_rows_and_picks_out_of_range_are_refused() -> None:
-    points, work = FarthestPoints(np.zeros((20, 5), np.float32), _state(20, 32, 2)), np.zeros(32, np.float32)
-    calls = [
-        lambda: points.measure(0, 21, work), lambda: points.measure(-1, 2, work), lambda: points.measure(3, 2, work),
-        lambda: points.take(20, 0), lambda: points.take(-1, 0), lambda: points.take(0, 2),
-        lambda: points.search(0, 3, 1, work), lambda: points.search(0, 1, 3, work),
-        lambda: points.search(0, 1, 1, work[:8]), lambda: points.measure(0, 1, np.zeros(32)),
-    ]  # fmt: skip
-    for call in calls:
-        with pytest.raises(InputError):
-            call()
+def test_no_more_points_are_picked_than_there_is_room_for() -> None:
+    with FarthestPoints(np.eye(4, dtype=np.float32), 2) as search:
+        search.measure()
+        for row in (-1, 4, 2**40):
+            with pytest.raises(InputError, match="there are 4"):
+                search.take(row)
+        search.take(0)
+        search.take(search.farthest())
+        with pytest.raises(InputError, match="there are 2"):
+            search.take(2)
+    with pytest.raises(InputError, match="the C function takes"):
+        FarthestPoints(np.eye(4, 5, dtype=np.float32).T, 2)
 
 
 # --- Spelling ---------------------------------------------------------------------------------------------------------
@@ -216,31 +186,15 @@ def test_no_words_and_no_known_words() -> None:
     assert (none.neighbours == -1).all() and not none.sums.any()
 
 
-def test_an_index_that_points_outside_is_refused() -> None:
+@pytest.mark.parametrize(
+    "wrong", [lambda table: table.astype(np.float64), lambda table: table.astype(np.int8), lambda table: table[::-1]]
+)
+def test_a_table_of_another_form_is_refused(wrong: Any) -> None:
     compiled = speller_of(3, "float32")
-    index, table, scales = compiled.index, compiled.vectors, compiled.scales
-    assert scales is None and Spelling(index, table, None, 10)
-    low, high = index.members.copy(), index.members.copy()
-    low[0], high[-1] = -1, len(index.rows)
-    twice = index.members.copy()
-    bucket = int(np.argmax(np.diff(index.starts)))
-    twice[index.starts[bucket] + 1] = twice[index.starts[bucket]]
-    starts = index.starts.copy()
-    starts[5] = len(index.members) + 1
-    changes: list[dict[str, Any]] = [
-        {"members": low}, {"members": high}, {"members": twice}, {"starts": starts}, {"starts": index.starts[:-1]},
-        {"ends": index.ends + 1}, {"rows": index.rows + 1}, {"squares": index.squares - (1 << 40)},
-        {"weights": index.weights[:9]}, {"codes": index.codes.astype(np.int64)}, {"codes": index.codes[:-1]},
-    ]  # fmt: skip
-    for change in changes:
-        with pytest.raises(InputError):
-            Spelling(index._replace(**change), table, scales, 10)
     with pytest.raises(InputError):
-        Spelling(index, table.astype(np.float64), scales, 10)
-    with pytest.raises(InputError):
-        Spelling(index, table.astype(np.int8), scales, 10)  # no scales
-    with pytest.raises(InputError):
-        Spelling(index, table[:-1], scales, 10)
+        Spelling(compiled.index, wrong(compiled.vectors), None, 10)
+    with pytest.raises(InputError, match="4,194,305 characters"):
+        Spelling(compiled.index, compiled.vectors, None, 2**22 + 1)
 
 
 def test_words_that_do_not_fit_the_memory_are_refused() -> None:

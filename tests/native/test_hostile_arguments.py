@@ -17,9 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.anchors.farthest import SearchState
 from pellucid.errors import InputError
-from pellucid.native.farthest import FarthestPoints
 from pellucid.native.kernels import (
     PADDING,
     Pieces,
@@ -250,12 +248,7 @@ def test_any_bytes_are_read_inside_their_block(
         which = reader.missing[:missing].copy()
         reader.learn(which, np.arange(len(which), dtype=np.int32))
         reader.look_up()
-        reader.rows[:words] %= 4
-        assert len(reader.list_unmatched()) <= words
-        reader.rows[:1] = 4
         if words:
-            with pytest.raises(InputError, match="a word has row 4, and the vocabulary has 4 words"):
-                reader.list_unmatched()
             with pytest.raises(InputError, match="words are"):
                 reader.learn(_int32([words]), _int32([0]))
 
@@ -310,38 +303,7 @@ def test_sizes_near_2_31_are_refused_before_memory_is_taken() -> None:
         Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32))
 
 
-# --- Farthest points and spelling ---
-
-
-@_settings
-@given(st.lists(_INT32, min_size=20, max_size=20), st.integers(0, 2), st.sampled_from([5, 32]))
-def test_counts_of_met_picks_that_are_no_counts_read_nothing_outside(met: list[int], picks: int, width: int) -> None:
-    rng = np.random.default_rng(len(set(met)))
-    state = SearchState(
-        np.ones(20, np.float32), np.full(20, -np.inf, np.float32), _int32(met), np.full(2, -np.inf, np.float32),
-        np.full((2, 32), 1, np.float32), np.ones(2, np.float32),
-    )  # fmt: skip
-    rows = rng.normal(size=(20, width)).astype(np.float32)
-    rows[3] = np.nan
-    points = FarthestPoints(rows, state)
-    _, row, _, _ = points.search(0, 2, picks, np.zeros(32, np.float32))
-    assert -1 <= row < 20
-
-
-def test_an_index_of_ngrams_whose_differences_overflow_is_refused() -> None:
-    compiled = speller_of(3, "float32")
-    index, table = compiled.index, compiled.vectors
-    starts = index.starts.copy()
-    starts[1:4] = 2**31 - 1, -(2**31), -1
-    assert (np.diff(starts[:5]) >= 0).all()
-    for change in ({"starts": starts}, {"codes": unaligned(index.codes)}, {"rows": unaligned(index.rows)}):
-        with pytest.raises(InputError, match="does not fit itself"):
-            Spelling(index._replace(**change), table, None, 10)
-    for wrong in (table[:, 0], table.astype(">f4"), unaligned(table), table[::-1]):
-        with pytest.raises(InputError):
-            Spelling(index, wrong, None, 10)
-    with pytest.raises(InputError, match="4,194,305 characters"):
-        Spelling(index, table, None, 2**22 + 1)
+# --- Spelling ---
 
 
 @_settings

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError, PellucidError
 from pellucid.native.farthest import FarthestPoints
 from pellucid.native.kernels import (
@@ -38,7 +37,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS
 from pellucid.text.words import Vocabulary
-from test_farthest_spelling import _state, speller_of, unknown_words
+from test_farthest_spelling import speller_of, unknown_words
 
 TEXTS = [f"the quick brown fox {n} jumps over lazy dogs by rivers zzqx{n} unbelievableness" for n in range(300)]
 BUNDLED = [name for name in ("static-en", "static-multi", "lexicon-en", "anchors-en-200") if name in bundled_models()]
@@ -278,15 +277,13 @@ def test_numbers_that_are_only_added_up_may_change() -> None:
             if array is not None:
                 array.view(np.uint8)[:] = 255
         table.pool(rows.copy(), ends, np.ones((0, 130), np.float32), np.zeros((2, 130), np.float32))
-    found = np.ones((5, 9), np.float32)
     pair_products(np.full((5, 9), np.nan, np.float32), np.full(5, np.inf), 2)
-    state = _state(5, 32, 2)
-    points, work = FarthestPoints(found, state), np.zeros(32, np.float32)
-    assert points.measure(0, 5, work) == -1
-    found[:] = np.nan
-    points.take(0, 0)
-    assert points.search(0, 1, 1, work)[1] < 5
-    assert len(farthest_points(np.eye(5, dtype=np.float32), 3)) == 3
+    table = np.ones((5, 9), np.float32)
+    with FarthestPoints(table, 2) as points:
+        assert points.measure() is None
+        table[:] = np.nan
+        points.take(0)
+        assert points.farthest() < 5
 
 
 def test_texts_of_a_mapped_arrow_file_that_changes(tmp_path: Path) -> None:

@@ -197,17 +197,3 @@ def test_a_table_of_clusters_points_inside_itself(
     model = StaticLexiconEmbedder(Vocabulary(words), table, names)
     single = [model.encode(text).toarray()[0] for text in ("a b c", "c", "d")]
     assert np.array_equal(model.encode(["a b c", "c", "d"]).toarray(), single)
-
-
-def test_no_more_points_are_picked_than_there_is_room_for() -> None:
-    from pellucid.anchors.farthest import Search
-
-    with Search(np.eye(4, dtype=np.float32), 2) as search:
-        search.measure()
-        for row in (-1, 4, 2**40):
-            with pytest.raises(InputError, match="there are 4"):
-                search.take(row)
-        search.take(0)
-        search.take(search.farthest())
-        with pytest.raises(InputError, match="there are 2"):
-            search.take(2)

@@ -23,14 +23,14 @@ from pellucid.static.precision import quantize
 from pellucid.text.words import Vocabulary
 from tiny_models import piece_tokenizer
 
-LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024", "東京"]
+LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024"]
 CASED = ["the", "Apple", "apple", "token", "New", "york", "."]
 TEXTS = [
     "The apple, the token.",
     "THE APPLES' tokens; Tokenisers!",
     "",
     "nothing known hier",
-    "Don't: CAFÉ 2024\u00a0東京, ΟΔΟΣ οδος",
+    "Don't: CAFÉ 2024\u00a0, ΟΔΟΣ οδος",
     "new▁york New, York",
     "the " * 900 + "apple",
 ]
@@ -75,20 +75,6 @@ def test_other_libraries_give_our_vectors(made, dtype, tmp_path, encoded_by_othe
     assert not ours[2].any() and not ours[3].any() and ours[1].any()
     np.testing.assert_allclose(first, ours, atol=1e-3 if dtype == "float16" else 5e-6)  # which computes in float16 then
     np.testing.assert_allclose(second, ours, atol=5e-6)
-
-
-def test_words_written_out_once_stay_written_out(made, tmp_path):
-    made.save_pretrained(tmp_path / "m", extra_words=EXTRA)
-    opened = pellucid.load(tmp_path / "m")
-    opened.save_pretrained(tmp_path / "copy")
-    opened.save_pretrained(tmp_path / "m")  # over what it was opened from
-    vocabularies = [Tokenizer.from_file(str(tmp_path / name / "tokenizer.json")).get_vocab() for name in ("m", "copy")]
-    made.save_pretrained(tmp_path / "plain")
-    plain = Tokenizer.from_file(str(tmp_path / "plain" / "tokenizer.json")).get_vocab()
-    assert vocabularies[0].keys() == vocabularies[1].keys() > plain.keys()
-    (tmp_path / "m" / "tokenizer.json").unlink()
-    opened.save_pretrained(tmp_path / "gone")
-    assert Tokenizer.from_file(str(tmp_path / "gone" / "tokenizer.json")).get_vocab() == plain
 
 
 def test_the_exported_rule_is_ours_word_for_word(made, tmp_path):
@@ -146,50 +132,38 @@ def test_the_teachers_tokenizer_is_read_at_the_first_text(tmp_path):
         opened.encode("the apple")
 
 
-CUT = "東京 東京都 東 に 葡萄 年 ไทย รัก the iphone 2024 new▁york 大阪▁城 ##に o t恤".split()
-CUT_TEXTS = [
-    "東京都に行く。The iPhone を 東 京 2024年に",
-    "葡 葡萄に萄葡東京",  # a character known as a part of words alone
-    "ゑ東京ゑゑiPhoneゑ城東京",
-    "ฉันรักไทย๒๔ 서울 o",
-    "東" * 199,
-]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_scripts_without_spaces_are_cut_there_as_here(dtype, tmp_path, encoded_by_others):
-    for words in (CUT, [*CUT, "The"]):
-        folder = tmp_path / f"{len(words)}"
-        model(words).save_pretrained(folder, dtype=dtype, extra_words=["iPhone", "東京都に", "東京ゑ"])
-        opened = pellucid.load(folder)
-        assert opened.vocabulary.words == words
-        ours = opened.encode(CUT_TEXTS)
-        assert np.linalg.norm(ours, axis=1).tolist() == pytest.approx([1] * len(CUT_TEXTS))
-        for theirs in encoded_by_others(folder, CUT_TEXTS):
-            np.testing.assert_allclose(theirs, ours, atol=5e-6)
+def test_a_vocabulary_that_cuts_scripts_is_for_this_library_alone(tmp_path):
+    words = ["東京", "東京都", "に", "the", "new▁york"]
+    model(words).save_pretrained(tmp_path / "m", dtype="int8")
+    assert not {"tokenizer.json", "modules.json"} & {path.name for path in (tmp_path / "m").iterdir()}
+    assert "model_type" not in json.loads((tmp_path / "m" / "config.json").read_text())
+    opened, texts = pellucid.load(tmp_path / "m"), ["東京都に行く。The", "new york"]
+    assert opened.vocabulary.words == words
+    opened.save_pretrained(tmp_path / "again")
+    np.testing.assert_array_equal(pellucid.load(tmp_path / "again").encode(texts), opened.encode(texts))
 
 
 def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path):
     model2vec = pytest.importorskip("model2vec")
-    made = StaticEmbedder(Vocabulary(["new▁york", "new", "york", "東京▁都", "東京", "都"]), np.eye(6, dtype=np.float32))
+    made = StaticEmbedder(Vocabulary(["new▁york", "new", "york"]), np.eye(3, dtype=np.float32))
     made.save_pretrained(tmp_path / "m")
     opened = pellucid.load(tmp_path / "m")
-    texts = ["New York", "東京都", "new, york"]
+    texts = ["New York", "new, york"]
     np.testing.assert_array_equal(opened.encode(texts), made.encode(texts))
-    assert opened.encode(texts[:2]).argmax(axis=1).tolist() == [0, 3]
+    assert opened.encode(texts[:1]).argmax(axis=1).tolist() == [0]
     theirs = model2vec.StaticModel.from_pretrained(tmp_path / "m").encode(texts)
-    np.testing.assert_allclose(theirs, made.encode(["new, york", "東京,都", "new, york"]), atol=1e-6)
+    np.testing.assert_allclose(theirs, made.encode(["new, york", "new, york"]), atol=1e-6)
 
 
 def test_equivalent_texts_are_one_to_other_libraries(tmp_path, encoded_by_others):
-    words = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce", "東京", "か\u3099"]
+    words = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce"]
     for number, vocabulary in enumerate([words, [*words, "The"]]):
         folder = tmp_path / str(number)
         made = StaticEmbedder(Vocabulary(vocabulary), np.eye(len(vocabulary), dtype=np.float32))
         made.save_pretrained(folder)
-        texts = ["café", "cafe\u0301", "office", "が", "か\u3099"]
+        texts = ["café", "cafe\u0301", "office"]
         ours = pellucid.load(folder).encode(texts)
-        assert ours.argmax(axis=1).tolist() == [0, 0, 2, 4, 4] and ours.any(axis=1).all()
+        assert ours.argmax(axis=1).tolist() == [0, 0, 2] and ours.any(axis=1).all()
         for theirs in encoded_by_others(folder, texts):
             np.testing.assert_array_equal(theirs, ours)
 

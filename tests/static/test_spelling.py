@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import tracemalloc
 from html import unescape
 from typing import Any
 
@@ -124,52 +123,6 @@ def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkey
     assert len(encoder._idle[0]._spelled) < 26
 
 
-@pytest.mark.parametrize("kind", [list, Utf8Texts])
-def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder, monkeypatch, kind: type) -> None:
-    from pellucid.static import bulk
-
-    monkeypatch.setattr(bulk, "_LEARNT_WORDS", 50)
-    monkeypatch.setattr(bulk, "_BLOCK_CHARACTERS", 2_000)
-    rng = np.random.default_rng(2)
-    words = ["".join(rng.choice(list("tokenbariv")[: 2 + n % 8], 5 + n % 4)) for n in range(900)]
-    words += ["A320", "東京", *STEMS, "tokeners", *words[:40]] * 3
-    rng.shuffle(words)
-    texts = [" ".join(words), "tokeners A320", " ".join(words[:700]), "the bank", "", "aoeu " * 500]
-    model = copy.copy(spelled)
-    encoder = model.bulk
-    data, offsets = "".join(texts).encode(), np.cumsum([0, *(len(text.encode()) for text in texts)])
-    given = texts if kind is list else Utf8Texts(np.frombuffer(data, np.uint8), offsets)
-    most = 0
-
-    def note(worker: Any, numbers: np.ndarray) -> bool:
-        nonlocal most
-        most = max(most, len(worker._spelled))
-        return folded(worker, numbers)
-
-    folded = bulk._Worker._fold_spelled
-    monkeypatch.setattr(bulk._Worker, "_fold_spelled", note)
-    for _ in range(2):
-        assert np.abs(encoder.encode(given) - plain_rows(model, texts)).max() < 1e-5
-    assert 50 <= most < 75
-
-
-@pytest.mark.full
-def test_one_text_of_many_unknown_words_takes_little_memory(monkeypatch) -> None:
-    rng = np.random.default_rng(0)
-    words = [f"token{word}" for word in rng.integers(0, 10**9, 150_000).tolist()]
-    model = fit_spelling(StaticEmbedder(Vocabulary(["token", "bank"]), np.ones((2, 256), np.float32)))
-    encoder = model.bulk
-    encoder.encode([" ".join(words[:100])])
-    text = " ".join(words)
-    tracemalloc.start()
-    try:
-        encoder.encode([text])
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 130e6  # the vectors of all at once are 154 MB, and twice that while memory for them grows
-
-
 def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> None:
     found = spelled.explain("tokeners in the bank", "token")
     assert sum(row.contribution for row in found.rows) == pytest.approx(found.score, abs=1e-6)
@@ -191,17 +144,6 @@ def test_copies_files_and_edits_keep_the_spelling(spelled: StaticEmbedder, tmp_p
     assert np.allclose(spelled.rename({names[0]: "first"}).encode(texts), expected, atol=1e-6)
     assert np.allclose(spelled.reweight({spelled.vocabulary.words[0]: 1}).encode(texts), expected, atol=1e-6)
     assert spelled.without([names[0]]).encode(texts).any(axis=1).all()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_other_libraries_find_the_extra_words(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
-    model2vec = pytest.importorskip("model2vec")
-    texts = ["Tokeners in the bank", "bankish A320 river", "tokeners"]
-    spelled.save_pretrained(tmp_path / "first", dtype=dtype, extra_words=["tokeners", "in", "the", "bankish", "a320"])
-    pellucid.load(tmp_path / "first").save_pretrained(tmp_path / "model")  # they stay
-    ours, theirs = pellucid.load(tmp_path / "model"), model2vec.StaticModel.from_pretrained(tmp_path / "model")
-    assert np.abs(ours.encode(texts) - theirs.encode(texts)).max() < (1e-5 if dtype == "float32" else 0.02)
-    assert ours.vectors.shape == spelled.vectors.shape
 
 
 def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:

@@ -1,7 +1,7 @@
 """Choosing anchors from a corpus: KMeans, farthest points, uniform (LDIR, section 3).
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors. What
-a candidate must be is in `candidates.py`, the search in C behind `farthest_points` in `farthest.py`.
+a candidate must be is in `candidates.py`, the search in C behind `farthest_points` in native/farthest.py.
 """
 
 from __future__ import annotations
@@ -205,13 +205,13 @@ def farthest_points(
     """
     rows = _as_matrix(vectors)
     _check_enough(n, len(rows))
-    from pellucid.anchors.farthest import Search  # opens the C library: when there is something to search
+    from pellucid.native.farthest import FarthestPoints  # opens the C library: when there is something to search
 
-    with Search(rows, n) as search:
+    with FarthestPoints(rows, n) as search:
         broken = search.measure()
         if broken is not None:
             raise InputError(_BROKEN.format(broken))
-        for row in _first_points(start, n, search.state.inverse > 0, seed):
+        for row in _first_points(start, n, search.inverse > 0, seed):
             search.take(row)
         while len(search.picks) < n:
             search.take(search.farthest())

@@ -1,4 +1,4 @@
-/* Farthest point sampling: the exact search of anchors/farthest.py, which says why it computes so little.
+/* Farthest point sampling: the exact search of native/farthest.py, which says why it computes so little.
 
    Sums are taken over 32 lanes in a fixed order, without fused or reordered operations (the build says
    -ffp-contract=off): every processor level and every number of threads gives the same picks. */

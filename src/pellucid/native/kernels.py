@@ -113,7 +113,7 @@ class _IndexStruct(ctypes.Structure):
 class _LexiconStruct(ctypes.Structure):
     _fields_ = [*pointers("words learnt first inside"),
                 *integers("longest longest_word lower cased exact complete letters"),
-                ("share", ctypes.c_double), *pointers("starts")]  # fmt: skip
+                ("share", ctypes.c_double)]  # fmt: skip
 
 
 class _ScratchStruct(ctypes.Structure):
@@ -161,19 +161,15 @@ def join_strings(texts: list[str], block: npt.NDArray[np.uint8]) -> int:
 
 
 class WordIndex:
-    """Words and their numbers, for the functions of words.c.
-
-    Attributes:
-        starts: where each of the words that it was made of begins among their bytes, int64 [words + 1].
-    """
+    """Words and their numbers, for the functions of words.c."""
 
     def __init__(self, words: Sequence[str] = (), *, room: tuple[int, int] = (0, 0)) -> None:
         """Index words by their places; with `room`, make an empty index for so many words and bytes, which may grow."""
         spelled = np.frombuffer("".join(words).encode("utf-8", "surrogatepass"), np.uint8)
-        self.starts = np.zeros(len(words) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, words), np.int64, len(words)), out=self.starts[1:])
-        if len(spelled) > self.starts[-1]:  # not in ASCII: a character begins with any byte but these
-            self.starts = np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))[self.starts]
+        starts = np.zeros(len(words) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, words), np.int64, len(words)), out=starts[1:])
+        if len(spelled) > starts[-1]:  # not in ASCII: a character begins with any byte but these
+            starts = np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))[starts]
         count, size = max(room[0], len(words)), max(room[1], len(spelled))
         if size >= _MAX_BLOCK_BYTES:
             raise InputError(f"the words have {size:,} bytes together; a vocabulary must have less than 2 GB")
@@ -184,7 +180,7 @@ class WordIndex:
         self._struct = _IndexStruct(address(self._slots), bits, address(self._blob), size, mixers, 0, 0)
         self.address = ctypes.addressof(self._struct)
         self.forget()
-        library().words_insert(self.address, checked("starts", self.starts, np.int64, (len(words) + 1,)), len(words))
+        library().words_insert(self.address, address(starts), len(words))
 
     def forget(self) -> None:
         """Empty it."""
@@ -251,7 +247,6 @@ class WordReader:
         self._lexicon = byref(_LexiconStruct(
             *(index.address for index in (words, learnt, pieces.first, pieces.inside)),
             pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, exact, complete, *pieces.prefixes,
-            checked("starts", words.starts, np.int64, words.starts.shape),
         ))  # fmt: skip
         self._arrays: tuple[Any, ...] = ()
         self._block_address = self._ends = self._used = self._texts = self._words = self._missing = 0
@@ -324,14 +319,6 @@ class WordReader:
         _check_numbers("words", word_indices, self._words)
         learnt, edges = self._keepalive[1].address, address(self.edges)
         self._library.words_learn(learnt, self._block_address, edges, *addresses, len(word_indices))
-
-    def list_unmatched(self) -> npt.NDArray[np.int32]:
-        """Return the indices of the words that have no row, or that of another word, such as of their beginning."""
-        limit = len(self._keepalive[0].starts) - 1
-        count = self._library.words_list_others(self._lexicon, self._block_address, self._scratch, self._words, limit)
-        if count < 0:
-            raise InputError(f"a word has row {self.rows[: self._words].max()}, and the vocabulary has {limit:,} words")
-        return self.missing[:count]
 
     def list_tokens(self, classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Return which words stand between blanks, with at most one mark before and one after them.

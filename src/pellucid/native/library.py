@@ -8,7 +8,7 @@ import sys
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pellucid.errors import InputError, PellucidError
 
@@ -29,7 +29,6 @@ words_insert        - p p i
 words_learn         - p p p p p i
 words_look_up       i p p p i
 words_look_again    i p p p i i
-words_list_others   i p p p i i
 words_list_tokens   - p p p i p
 words_group         i p p i p p p p p
 words_distinct      i p i p i p p p
@@ -88,8 +87,6 @@ def _path(level: str) -> Path:
 
 def _open(level: str) -> ctypes.CDLL:
     path = _path(level)
-    if path.suffix == ".so" and _is_cut_short(path):  # the loader would end the process
-        raise OSError(f"{path} is cut short")
     library = ctypes.CDLL(str(path))
     sources = b"".join(source.read_bytes() for source in sorted(_FOLDER.glob("*.[ch]")))
     sources_checksum = getattr(library, "native_sources", None)
@@ -107,13 +104,3 @@ def _open(level: str) -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = kinds[returned], [kinds[argument] for argument in arguments]
     return library
-
-
-def _is_cut_short(path: Path) -> bool:
-    """Whether a file of 64-bit ELF ends before the table of its sections, which comes last in it."""
-    content = path.read_bytes()
-    if content[:5] != b"\x7fELF\x02" or len(content) < 64:
-        return False  # which the loader refuses, or reads as what it is
-    order: Literal["little", "big"] = "little" if content[5] == 1 else "big"
-    start, size, count = (int.from_bytes(content[at:end], order) for at, end in ((40, 48), (58, 60), (60, 62)))
-    return start + size * count > len(content)

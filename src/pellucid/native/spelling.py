@@ -13,9 +13,7 @@ from pellucid.errors import InputError
 from pellucid.native.kernels import (
     CHANGED,
     address,
-    are_ends,
     are_rising,
-    are_within,
     checked,
     checked_copy,
     integers,
@@ -45,9 +43,8 @@ class Spelling:
     """The function of spelling.c for one table; one call at a time."""
 
     def __init__(self, index: Any, vectors: Any, scales: npt.NDArray[np.float32] | None, max_chars: int) -> None:
-        """Take an `NgramIndex`, the table as `Table` does, and most characters of a word."""
+        """Take an `NgramIndex` of the table's words, the table as `Table` does, and most characters of a word."""
         numbers = table_numbers(vectors, scales)
-        _check_index(index, len(vectors))
         n_words, self._dimension = len(index.rows), vectors.shape[1]
         self.max_chars = max(max_chars, int(np.diff(index.ends).max(initial=0)))
         if self.max_chars > _MAX_WORD_CHARS:
@@ -94,30 +91,3 @@ class Spelling:
         )  # fmt: skip
         if outside:
             raise InputError(f"the index of n-grams points outside itself or its table; {CHANGED}")
-
-
-def _check_index(index: Any, rows: int) -> None:
-    """Check that an `NgramIndex` points inside itself and a table of so many rows."""
-    kinds = zip(index, (np.int64, np.uint32, np.int64, np.int32, np.int32, np.uint8, np.int64), strict=True)
-    n_words, starts, members = len(index.rows), index.starts.copy(), index.members
-    sound = (
-        all(_is_plain(array, kind) for array, kind in kinds)
-        and len(index.ends) == len(index.squares) + 1 == n_words + 1
-        and len(starts) == len(index.weights) + 1 == _BUCKETS + 1
-        and are_ends(index.ends, len(index.codes))
-        and are_ends(starts, len(members))
-        and are_within(index.rows, min(rows, 1 << 31))
-        and are_within(members, n_words)
-        and are_within(index.squares, 1 << 31)
-    )
-    if sound:  # no word twice in a bucket: the sums of weights stay below 2^31
-        rising = np.diff(members, prepend=-1) > 0
-        rising[starts[:-1][starts[:-1] < len(members)]] = True
-        sound = bool(rising.all())
-    if not sound:
-        raise InputError(f"the index of n-grams does not fit itself or the {rows:,} rows of its table")
-
-
-def _is_plain(array: npt.NDArray[Any], kind: Any) -> bool:
-    """Whether an array is a list of numbers of a kind, one after another."""
-    return array.dtype == kind and array.ndim == 1 and array.flags.c_contiguous and array.flags.aligned

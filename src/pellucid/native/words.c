@@ -296,7 +296,6 @@ struct words_lexicon {
     int64_t complete;       /* there is no prefix to try: an ASCII word that is not found is unknown */
     int64_t letters;        /* a prefix that stands for a word has so many characters, */
     double share;           /* and so much of the word's */
-    const int64_t *starts;  /* [rows + 1] where the word of each row begins in the blob of `words` */
 };
 
 struct key {
@@ -555,33 +554,6 @@ EXPORT int64_t words_find(const struct words_lexicon *lexicon, const uint8_t *bl
         return -1;
     *words = words_cut(used, ends, texts, scratch);
     return words_look_up(lexicon, block, scratch, *words);
-}
-
-/* List in `missing` the words that have no row, or that of another word, such as of their beginning; return how many,
-   or -1 where a row is not below `limit`.
-
-   A word that differs from the row's in the case of ASCII letters alone is not another. Beyond ASCII, any case is. */
-EXPORT int64_t words_list_others(const struct words_lexicon *lexicon, const uint8_t *block,
-                                 const struct words_scratch *scratch, int64_t words, int64_t limit)
-{
-    int64_t others = 0;
-    for (int64_t word = 0; word < words; word++) {
-        int64_t row = scratch->rows[word];
-        if (row >= limit)
-            return -1;
-        if (row < 0) {
-            scratch->missing[others++] = (int32_t)word;
-            continue;
-        }
-        int64_t start = scratch->edges[2 * word], length = scratch->edges[2 * word + 1] - start;
-        const uint8_t *known = lexicon->words->blob + lexicon->starts[row];
-        size_t size = (size_t)(lexicon->starts[row + 1] - lexicon->starts[row]);
-        if ((size_t)length == size && (memcmp(known, scratch->lowered + start, size) == 0 ||
-                                       memcmp(known, block + start, size) == 0))
-            continue;
-        scratch->missing[others++] = (int32_t)word;
-    }
-    return others;
 }
 
 enum { BLANK = 1, OPENING = 2, CLOSING = 4 }; /* what a byte is beside a word; see BYTE_CLASSES of index/terms.py */

@@ -8,10 +8,7 @@ if TYPE_CHECKING:
     from pellucid.static.embedder import StaticEmbedder as StaticEmbedder, fit_spelling as fit_spelling
     from pellucid.static.training.distill import PcaSettings as PcaSettings, distill as distill
     from pellucid.static.training.extraction import ExtractionSettings as ExtractionSettings
-    from pellucid.static.training.languages import (
-        add_languages as add_languages,
-        distill_languages as distill_languages,
-    )
+    from pellucid.static.training.languages import distill_languages as distill_languages
     from pellucid.static.training.parallel import read_parallel as read_parallel
     from pellucid.static.training.segmentation import segmenter as segmenter
     from pellucid.static.training.tuning import (
@@ -25,7 +22,7 @@ else:
             "pellucid.static.embedder": "StaticEmbedder fit_spelling",
             "pellucid.static.training.distill": "PcaSettings distill",
             "pellucid.static.training.extraction": "ExtractionSettings",
-            "pellucid.static.training.languages": "add_languages distill_languages",
+            "pellucid.static.training.languages": "distill_languages",
             "pellucid.static.training.parallel": "read_parallel",
             "pellucid.static.training.segmentation": "segmenter",
             "pellucid.static.training.tuning": "RefinementSettings TuningSettings",

@@ -1,20 +1,15 @@
-"""Texts as rows of a static model's table: looked up, counted and averaged, block by block."""
+"""Texts as rows of a static model's table: looked up and averaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.text.inputs import check_texts, iterate_texts
 from pellucid.text.words import Vocabulary
-
-_CHUNK_TEXTS = 4_096  # texts at a time
 
 Rows = npt.NDArray[np.int64]
 
@@ -52,26 +47,6 @@ class Bags:
         counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
         sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
         return np.asarray(counts @ vectors, dtype=np.float32) / sizes
-
-
-class RowCounts(NamedTuple):
-    """How often a corpus uses each row of a table."""
-
-    counts: Rows  # [words] also by words that find the row by their prefix
-    texts: int
-    tokens: int  # words of all texts
-    tokens_in_vocabulary: int  # of these, how many have a row
-
-
-def count_rows(vocabulary: Vocabulary, texts: Iterable[str]) -> RowCounts:
-    """Count how often `texts` use each row of a table, by the rule used when encoding."""
-    counts = np.zeros(len(vocabulary), np.int64)
-    remaining, n_texts, n_tokens = iterate_texts(texts), 0, 0
-    while chunk := check_texts(islice(remaining, _CHUNK_TEXTS), first=n_texts):
-        rows, _ = _word_rows(chunk, vocabulary)
-        counts += np.bincount(rows[rows >= 0], minlength=len(counts))
-        n_texts, n_tokens = n_texts + len(chunk), n_tokens + len(rows)
-    return RowCounts(counts, n_texts, n_tokens, int(counts.sum()))
 
 
 def _word_rows(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:

@@ -49,7 +49,6 @@ _MAX_BLOCK_BYTES = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
 _MAX_OTHERS = 0.1  # share of the texts of a block
 _PAGE = 1024  # code points classified at once
-_SPELLED = -2  # instead of the row of a spelled word that was forgotten
 _WORDS: WeakKeyDictionary[Vocabulary, WordIndex] = WeakKeyDictionary()
 _PIECES: WeakKeyDictionary[Vocabulary, Pieces] = WeakKeyDictionary()
 """What is made once of a vocabulary, which models that differ in their dimensions share."""
@@ -59,7 +58,6 @@ _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text ma
 
 _Cached = TypeVar("_Cached")
 _Texts = list[str] | Utf8Texts
-_Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # of spelled words and the numbers of those met
 
 
 class BulkRows:
@@ -243,18 +241,11 @@ class _Reader:
                 return self.find(vocabulary.spaced(_strings(texts), normal=not changes), normal=True)
             reader.cut()
             missing = reader.look_up()
-        begin = 0
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
-            end = int(reader.missing[last - 1]) + 1
             n_missing = reader.look_again(first, last) if first else last
             self._ask(block, reader, reader.missing[first : first + n_missing])
-            begin = end if self._fold_spelled(reader.rows[begin:end]) else begin
         return block, reader, ends
-
-    def _fold_spelled(self, numbers: npt.NDArray[np.int32]) -> bool:
-        """Replace the numbers found of some words in a row, if they cannot be kept; return whether it did."""
-        return False
 
     def _block(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts, a NUL after each text, and the padding."""
@@ -301,53 +292,15 @@ class _Worker(_Reader):
         self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
-        self._fold: _Fold | None = None
-        self._begin([])
-
-    def _begin(self, texts: _Texts, fold: _Fold | None = None) -> None:
-        """Get ready for a block, and begin anew with spelled words once there are many: each keeps a vector."""
-        # One text may have millions of unknown words. Of a long one, `fold` gets the spelled words met so far whenever
-        # they are many, and returns the rows to put in their place; then they are forgotten.
-        if self._speller is None:
-            return
-        is_long = len(texts) == 1 and _size(texts) > _BLOCK_CHARACTERS
-        self._fold = fold if is_long else None
-        if self._spelled is None or is_long or len(self._spelled) >= _LEARNT_WORDS:
-            self._forget(self._speller)
-
-    def _forget(self, speller: Speller) -> None:
-        self._spelled = SpelledRows(speller, self._table.dimension)
-        self._numbers_of = self._spelled.rows
-        self._learnt.forget()
-
-    def _fold_spelled(self, numbers: npt.NDArray[np.int32]) -> bool:
-        """Fold the spelled words of a long text if they are many."""
-        if self._fold is None or self._speller is None or self._spelled is None:
-            return False
-        if len(self._spelled) < _LEARNT_WORDS // 2:
-            return False
-        is_spelled = numbers >= self._table.words
-        numbers[is_spelled] = self._fold(self._spelled, numbers[is_spelled] - np.int32(self._table.words))
-        self._forget(self._speller)
-        return True
 
     def encode(self, texts: _Texts, embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
-        total: list[npt.NDArray[np.float64]] = []
-
-        def add_up(spelled: SpelledRows, numbers: npt.NDArray[np.int32]) -> int:
-            counts = np.bincount(numbers, minlength=len(spelled)).astype(np.float64)
-            chunks = [slice(start, start + _PAGE) for start in range(0, len(counts), _PAGE)]
-            total.extend(counts[chunk] @ spelled.vectors[chunk].astype(np.float64) for chunk in chunks)
-            return -1
-
-        self._begin(texts, add_up)
+        if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
+            self._spelled = SpelledRows(self._speller, self._table.dimension)  # each word keeps a vector
+            self._numbers_of = self._spelled.rows
+            self._learnt.forget()
         _, words, ends = self.find(texts)
         spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
-        if total:  # as one more word, for which there is space
-            words.rows[ends[0]] = self._table.words + len(spelled)
-            spelled = np.concatenate([spelled, np.sum(total, axis=0, keepdims=True).astype(np.float32)])
-            ends[0] += 1
         self._table.pool(words.rows, ends, np.ascontiguousarray(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
@@ -420,13 +373,8 @@ def _blocks(texts: _Texts, block_texts: int = _BLOCK_TEXTS) -> Iterator[tuple[in
         yield from _small_enough(texts, first, min(first + block_texts, len(texts)))
 
 
-def _size(texts: _Texts) -> int:
-    """Return the characters of texts, the bytes of those that lie in memory as such."""
-    return _range_size(texts, 0, len(texts))
-
-
 def _range_size(texts: _Texts, first: int, last: int) -> int:
-    """Return the same of the texts `first` to `last`."""
+    """Return the characters of the texts `first` to `last`, or the bytes of those that lie in memory as such."""
     if isinstance(texts, Utf8Texts):
         return int(texts.offsets[last] - texts.offsets[first])
     return count_characters(texts, first, last)

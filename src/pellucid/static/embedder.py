@@ -38,13 +38,13 @@ from pellucid.persistence.store import is_sound
 from pellucid.process import cached_property
 from pellucid.static.folder import (
     STOCK_CONFIG,
+    is_stock,
     prefix_config,
     read_spelling,
     read_static,
     read_text_vectors,
     write_spelling,
     write_static,
-    written_out,
 )
 from pellucid.static.precision import (
     MAX_ABS_VALUE,
@@ -232,12 +232,11 @@ class StaticEmbedder(Embedder):
         """Write the model to folder `path`, whole or not at all.
 
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too; they refuse one
-        of int4. They know the rule for unknown words only as far as it is written out: the vocabulary in any case (in a
-        cased vocabulary: lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words
-        of your texts; docs/static-measured.md has what is lost without (5.4 points of nDCG@10 on SciFact with
-        static-en). They segment scripts without spaces in the same way, except words that mix scripts ("T恤") and
-        stretches of more than 200 characters, which they do not know. They do not recognize phrases: "new york" is two
-        words to them.
+        of int4, and one whose vocabulary cuts scripts without spaces into words. They know the rule for unknown words
+        only as far as it is written out: the vocabulary in any case (in a cased vocabulary: lower, Capitalised and
+        UPPER), and `extra_words`. For the same vectors there, give the words of your texts; docs/static-measured.md has
+        what is lost without (5.4 points of nDCG@10 on SciFact with static-en). They do not recognize phrases:
+        "new york" is two words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
@@ -245,23 +244,19 @@ class StaticEmbedder(Embedder):
             dtype: "float32", "float16", "int8" (a quarter of float32; one scale for the table where its rows are alike
                 in length, which encodes faster, else one a row) or "int4" (an eighth, for this library alone); None
                 keeps the table's.
-            extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
-                those of the folder that the model was opened from. With spelling each unknown one gets a row there.
+            extra_words: strings to look up now for those other readers, for instance rare words of a corpus.
 
         Raises:
             InputError: an unknown dtype, values it cannot hold, or a word with a line break in it.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         stored = dtype or self.dtype
-        config = {**STOCK_CONFIG, "embedding_dtype": stored} if stored != "int4" else {}
+        config = {**STOCK_CONFIG, "embedding_dtype": stored} if is_stock(self.vocabulary, stored) else {}
         self._save(path, config=config, dtype=dtype, extra_words=extra_words)
 
     def _write(self, folder: Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> dict[str, Any]:
         table = StoredTable(self.vocabulary, self.vectors, self.scales, dtype or self.dtype)
-        earlier = written_out(self.folder) if self.folder else ()
-        speller = self._speller
-        spell = None if speller is None else lambda words: speller.spell(words)[0]
-        write_static(folder, table, extra_words=chain(extra_words, earlier), spell=spell)
+        write_static(folder, table, extra_words=extra_words)
         write_dimensions(folder / _TABLE, self.dimensions)
         if self.spelling is not None:
             write_spelling(folder, self.spelling, self._unedited, dtype)
@@ -482,8 +477,6 @@ def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
     A word of letters gets it from the known words spelled like it and, where few are, from its beginning; a number or
     code from its beginning. Each also has a part that is similar only to itself. Known words keep their
     vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of dimensions keep the spelling.
-
-    Saving it writes out only the `extra_words` given there, not those of the folder that `model` was opened from.
 
     Args:
         model: a static model; it is not changed.

@@ -4,15 +4,11 @@ Those two know token ids and rows, not our rule for words out of the vocabulary 
 rule is applied when the folder is written: every string it finds a row for gets a token id of its own, and `mapping`
 sends the id to the row. Other strings stay unknown there; here they are found by the rule.
 
-A vocabulary that cuts scripts without spaces is written as a WordPiece tokenizer, whose rule, the longest known piece
-from the left, is ours: its words get a second id for where they do not begin a run of such script, and a character
-that is only part of words gets ids that count for nothing, since one unknown piece makes a whole run unknown there.
 Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
 
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
-is the table in memory. Behind it a model with spelling has the rows of the extra words that it was saved with, for
-only for those other readers. An int4 table is not for them: its folder has no tokenizer of theirs, and is not marked
-as one of model2vec.
+is the table in memory. An int4 table, and a vocabulary that cuts scripts without spaces, are not for them: such a
+folder has no tokenizer of theirs, and is not marked as one of model2vec.
 
 Word vectors as text, one word a line: the form of word2vec, GloVe, fastText (.vec) and the SWE authors' files.
 
@@ -27,24 +23,22 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
-from tokenizers.models import WordLevel, WordPiece
+from tokenizers import Tokenizer, normalizers
+from tokenizers.models import WordLevel
 from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixing_tensors, read_mixing
 from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.store import (
     is_sound,
-    read_json,
     read_regular,
     read_tensors,
     write_json,
@@ -55,7 +49,7 @@ from pellucid.persistence.untrusted import MAX_TOKENIZER, StoredTokenizer
 from pellucid.static.precision import MAX_ABS_VALUE, MAX_NAN_CHECK_BYTES, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.text.lines import UNPACKERS, UNREADABLE
-from pellucid.text.unicode import UNSPACED, lowercase, unspaced_run, well_formed
+from pellucid.text.unicode import well_formed
 from pellucid.text.words import PrefixRule, Vocabulary, is_phrase, split_words
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
@@ -63,7 +57,6 @@ STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "no
 
 _STOCK_DTYPES = ("float32", "float16", "int8")
 _MAX_WORDS_BYTES = 1 << 30
-_MAX_PIECE_CHARS = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
 _LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that a word is read as, in config.json
 _DIMENSION = "dimension"  # what the metadata of packed vectors call it
@@ -73,19 +66,15 @@ _MODULES = [
     {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
 ]
 
-Spell = Callable[[list[str]], Vectors]
+
+def is_stock(vocabulary: Vocabulary, dtype: str) -> bool:
+    """Whether other libraries can open a model of this vocabulary, saved as `dtype`."""
+    return dtype != "int4" and not vocabulary.cuts_scripts
 
 
-def write_static(
-    folder: Path,
-    table: StoredTable,
-    *,
-    extra_words: Iterable[str] = (),
-    spell: Spell | None = None,
-) -> None:
+def write_static(folder: Path, table: StoredTable, *, extra_words: Iterable[str] = ()) -> None:
     """Write the tensors, the words and the tokenizers of a static model into `folder`."""
-    # `extra_words` are resolved for readers that do not know our rule for unknown words; `spell` gives those that have
-    # no row a vector, of words in lower case.
+    # `extra_words` are resolved for readers that do not know our rule for unknown words.
     check_writable(table.vocabulary.words)
     vectors, scales = convert(table.vectors, table.scales, table.dtype)
     write_vocabulary(folder, table.vocabulary)
@@ -93,31 +82,26 @@ def write_static(
         metadata = {_DIMENSION: str(vectors.shape[1])}
         write_tensors(folder / _TENSORS, {"packed": pack(vectors), "scales": scales}, metadata)
     else:
-        _write_stock(folder, table._replace(vectors=vectors, scales=scales), extra_words, spell)
+        _write_stock(folder, table._replace(vectors=vectors, scales=scales), extra_words)
 
 
-def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str], spell: Spell | None) -> None:
+def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str]) -> None:
     """Write the tensors and the tokenizer of a table that is not int4, in the form that other libraries open."""
     words, (vectors, scales) = len(table.vocabulary), table[1:3]
-    tokens, mapping, unknown = _token_ids(table.vocabulary, extra_words, spells=spell is not None)
-    extra_rows = np.zeros((1, vectors.shape[1]), np.float32)
-    if spell is not None and unknown:
-        extra_rows = np.concatenate([extra_rows, spell(unknown)])
-    extra_vectors, extra_scales = convert(extra_rows, None, table.dtype)
-    vectors = np.concatenate([vectors, extra_vectors])
-    inside = _inside_mark(tokens) if table.vocabulary.cuts_scripts else None
-    if inside is not None:
-        tokens, mapping = _with_pieces(table.vocabulary, tokens, mapping, inside)
+    tokens, mapping = _token_ids(table.vocabulary, extra_words)
+    vectors = np.concatenate([vectors, np.zeros((1, vectors.shape[1]), vectors.dtype)])
     tensors: dict[str, npt.NDArray[Any]] = {"embeddings": vectors}
     if not np.array_equal(mapping, np.arange(len(vectors))):
         tensors["mapping"] = mapping
-    if scales is not None and extra_scales is not None:
-        tensors["weights"] = np.concatenate([scales, extra_scales])[np.r_[: words + 1, mapping[words + 1 :]]]
+    if scales is not None:
+        tensors["weights"] = np.append(scales, np.float32(0))[np.r_[: words + 1, mapping[words + 1 :]]]
     elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
         tensors["weights"] = np.ones(len(mapping), np.float32)
     write_tensors(folder / _TENSORS, tensors)
-    _write_tokenizer(folder / "tokenizer.json", _word_tokenizer(tokens, words, not table.vocabulary.cased, inside))
-    write_json(folder / "modules.json", _MODULES)
+    if is_stock(table.vocabulary, table.dtype):
+        tokenizer = _word_tokenizer(tokens, words, lower=not table.vocabulary.cased)
+        _write_tokenizer(folder / "tokenizer.json", tokenizer)
+        write_json(folder / "modules.json", _MODULES)
 
 
 def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
@@ -129,45 +113,12 @@ def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
         _write_tokenizer(folder / "subwords.json", vocabulary.subwords)
 
 
-def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | None) -> Tokenizer:
+def _word_tokenizer(tokens: list[str], unknown: int, *, lower: bool) -> Tokenizer:
     """Return the tokenizer whose ids are places in `tokens`; the token at `unknown` is that of all others."""
-    ids = {token: i for i, token in enumerate(tokens)}
-    if inside is None:
-        tokenizer = Tokenizer(WordLevel(ids, unk_token=tokens[unknown]))
-        tokenizer.pre_tokenizer = BertPreTokenizer()
-    else:
-        unk, max_chars = tokens[unknown], max(_MAX_PIECE_CHARS, *map(len, tokens))
-        pieces = WordPiece(ids, unk_token=unk, max_input_chars_per_word=max_chars, continuing_subword_prefix=inside)
-        tokenizer = Tokenizer(pieces)
-        vocabulary_chars = "".join(sorted({c for token in tokens if unspaced_run.fullmatch(token) for c in token}))
-        unspaced_chars = UNSPACED.encode().decode("unicode_escape")
-        runs = pre_tokenizers.Split(Regex(f"[{vocabulary_chars}]+|[{unspaced_chars}]"), "isolated")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([BertPreTokenizer(), runs])
+    tokenizer = Tokenizer(WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=tokens[unknown]))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.normalizer = normalizers.Sequence([NFC(), *[Lowercase()] * lower])
     return tokenizer
-
-
-def _inside_mark(words: Sequence[str]) -> str:
-    """Return what a piece that does not begin its run starts with: BERT's mark, or more of it."""
-    mark = "##"
-    while any(word.startswith(mark) for word in words):
-        mark += "#"
-    return mark
-
-
-def _with_pieces(
-    vocabulary: Vocabulary, tokens: list[str], mapping: npt.NDArray[np.int64], inside: str
-) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Return the tokens and their rows with those that cutting unspaced script needs."""
-    runs = [(row, word) for row, word in enumerate(vocabulary.words) if unspaced_run.fullmatch(word)]
-    rows = {inside + word: row for row, word in runs}
-    for character in sorted({character for _, word in runs for character in word}):
-        for token in (character, inside + character):
-            if token not in vocabulary:
-                rows.setdefault(token, len(vocabulary))
-    for token in tokens:
-        rows.pop(token, None)
-    return [*tokens, *rows], np.concatenate([mapping, np.fromiter(rows.values(), np.int64, len(rows))])
 
 
 def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
@@ -191,14 +142,8 @@ def check_writable(words: Sequence[str]) -> None:
         raise InputError(f"the word {broken!r} holds a lone surrogate; UTF-8 has none. Leave it out") from error
 
 
-def _token_ids(
-    vocabulary: Vocabulary, extra_words: Iterable[str], *, spells: bool
-) -> tuple[list[str], npt.NDArray[np.int64], list[str]]:
-    """Return the token strings in id order, the row each is sent to, and the words of the rows behind the zero row."""
-    # Ids below len(vocabulary) are the rows. Only a model that `spells` has rows behind them: of unknown extra words.
-    extra_words = list(extra_words)
-    spelled = {lowercase(word) for word in extra_words} if spells else set()
-    unknown_rows: dict[str, int] = {}
+def _token_ids(vocabulary: Vocabulary, extra_words: Iterable[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the token strings in id order, and the row each is sent to; ids below len(vocabulary) are the rows."""
     nothing = len(vocabulary)
     unknown = _UNKNOWN
     while unknown in vocabulary:
@@ -212,19 +157,13 @@ def _token_ids(
     rows += [row for row, _ in forms]
     seen = {unknown}
     for spelling, word in _likely_spellings(vocabulary, extra_words):
-        if vocabulary.cuts_scripts and unspaced_run.search(spelling):
-            continue  # several words
         if spelling not in vocabulary and spelling not in seen and spelling == well_formed(spelling):
-            lower = word.lower()
-            if lower in spelled and word not in vocabulary and lower not in vocabulary:
-                row = nothing + 1 + unknown_rows.setdefault(lower, len(unknown_rows))
-            else:
-                row = vocabulary.row(word)
+            row = vocabulary.row(word)
             if row >= 0:
                 seen.add(spelling)
                 tokens.append(spelling)
                 rows.append(row)
-    return tokens, np.array(rows, np.int64), list(unknown_rows)
+    return tokens, np.array(rows, np.int64)
 
 
 def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -236,16 +175,6 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
         return
     for word in chain((word for word in vocabulary.words if not is_phrase(word)), extra_words):
         yield from ((spelling, spelling) for spelling in (word, word.lower(), word.capitalize(), word.upper()))
-
-
-def written_out(folder: Path) -> list[str]:
-    """Return the strings beside the vocabulary that `write_static` looked up for a folder; none if it is deleted."""
-    try:
-        described = read_json(folder / "tokenizer.json", max_bytes=MAX_TOKENIZER)
-        words = len(_read_words(folder / "words.txt"))
-        return [token for token, number in described["model"]["vocab"].items() if number > words and token[:2] != "##"]
-    except (ModelFolderError, KeyError, TypeError, AttributeError):
-        return []
 
 
 def read_static(folder: Path, config: Mapping[str, Any]) -> StoredTable:

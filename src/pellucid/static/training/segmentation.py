@@ -17,13 +17,10 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import islice
 from typing import Any
-from unicodedata import name as character_name
 
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import InputError, missing_extra
 from pellucid.process import ignored_warnings
-from pellucid.text.tables import Corpus, read_texts
 from pellucid.text.unicode import normalize, unspaced_run
 from pellucid.text.words import Word, split_words
 
@@ -36,13 +33,6 @@ _WITHOUT_SEGMENTER = {
     "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese", "mya": "Burmese", "bur": "Burmese",
     "yue": "Cantonese", "wuu": "Wu Chinese", "lzh": "Classical Chinese",
 }  # fmt: skip
-_SAMPLE = 2_000  # texts
-_MOSTLY = 0.5  # of the characters of words
-_MAX_MEAN_WORD_CHARS = 10  # of words in a script without spaces: where people have cut them apart, they are shorter
-
-_SEGMENTED = {"zh": ("CJK",), "ja": ("CJK", "HIRAGANA", "KATAKANA"), "th": ("THAI",)}
-"""Languages with a segmenter and the scripts it knows."""
-
 _SEGMENTING = threading.RLock()
 
 
@@ -53,7 +43,7 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
         return split_words
 
     segment = segmenter(language)
-    if not _known_scripts(language):
+    if _code(language) not in ("zh", "ja", "th"):
         return split_words
 
     def find(text: str) -> list[Word]:
@@ -69,24 +59,6 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
         return words
 
     return find
-
-
-def check_script(language: str, corpus: Corpus) -> None:
-    """Check by the first texts of a corpus that the rule for `language` can cut its script into words."""
-    # It cannot where most is in a script without spaces that the language is not written in, and the text has none.
-    find, segmented_scripts = word_finder(language), _known_scripts(language)
-    words = [word.text for text in islice(read_texts(corpus), _SAMPLE) for word in find(text)]
-    runs = [(word, run[0][0]) for word in words if (run := unspaced_run.search(word))]
-    foreign = [word for word, first in runs if not character_name(first, "").startswith(segmented_scripts)]
-    n_chars = sum(map(len, foreign))
-    if not foreign or n_chars < _MOSTLY * sum(map(len, words)):
-        return
-    if segmented_scripts or n_chars > _MAX_MEAN_WORD_CHARS * len(foreign):
-        raise CorpusError(
-            f"the text of {language!r} is mostly in a script without spaces that this language is not cut in: it would "
-            f"have words such as {max(foreign, key=len)[:40]!r}; give its own code (zh, ja or th), or put spaces "
-            "between its words"
-        )
 
 
 def segmenter(language: str) -> Callable[[str], list[str]]:
@@ -176,11 +148,6 @@ def _thai() -> _Cut:
         raise missing_extra("pythainlp", "languages") from error
     cut: _Cut = segment
     return cut
-
-
-def _known_scripts(language: str) -> tuple[str, ...]:
-    """Return the scripts without spaces that the segmenter of a language cuts."""
-    return _SEGMENTED.get(_code(language), ())
 
 
 def _code(language: object) -> str:

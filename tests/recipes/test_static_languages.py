@@ -10,9 +10,10 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.distill import PcaSettings
-from pellucid.static.training.languages import add_languages, anchored_words, join_languages
+from pellucid.static.training.languages import join_languages
 from pellucid.static.training.tuning import PairBags, TuningSettings, tune_on_pairs
 from pellucid.text.words import Vocabulary
+from recipes.static_languages import add_languages, anchored_words
 
 torch = pytest.importorskip("torch")
 
