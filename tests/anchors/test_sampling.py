@@ -470,7 +470,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_a_work_dir_of_another_run_is_refused(tmp_path):
     choose_anchors(encode, SENTENCES, 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match=r"the corpus that the run in .* texts 1 to 288 are not the same.* after 287"):
+    with pytest.raises(InputError, match=r"the corpus that the run in .* texts 1 to 287 are not the same"):
         choose_anchors(encode, SENTENCES[1:], 3, method="fps", work_dir=tmp_path)
     with pytest.raises(InputError, match="that ended after 288 texts"):
         choose_anchors(encode, [*SENTENCES, "One more."], 3, method="fps", work_dir=tmp_path)
