@@ -35,7 +35,7 @@ try:
 except ImportError as error:
     raise missing_extra("torch", "torch") from error
 
-_MAX_LIVE_LOGITS = 1 << 21  # logits alive at once: 8 MB in float32
+_MAX_LIVE_LOGITS = 1 << 20  # logits alive at once: 4 MB in float32
 _MAX_LIVE_LOGITS_GPU = 1 << 27  # 256 MB in bfloat16: fewer would leave a GPU waiting for its next product
 _CLUSTER_RANGE = (64, 1024)  # fewest and most clusters multiplied at once
 
