@@ -250,7 +250,7 @@ def test_arguments_of_an_index_and_its_hits_are_checked(tmp_path: Path) -> None:
         index.add(["the cat sleeps", "the cat eats"], ids=["0", "1"])
         hits = index.search("cat")
         calls: dict[str, Callable[[], object]] = {
-            "vectors are int; give a dict": lambda: index.update("0", vectors=3),
+            "vectors are int; give a dict": lambda: index.add(["a cat"], vectors=3),
             "rerank_top is 0; it must be": lambda: index.search("cat", rerank_top=0),
             "rerank_top is 'a'; it must be": lambda: index.search("cat", rerank_top="a"),
             "an id is 0.5 ": lambda: index.delete(0.5),

@@ -61,14 +61,10 @@ def describe_item(item: Any) -> str:
     if isinstance(item, Mapping):
         keys = [key for key in islice(item, _MAX_COLUMNS) if isinstance(item[key], str)] or list(item)
         hint = f"Give one of its values: [text[{keys[0] if keys else 'key'!r:.40}] for text in texts]"
-    elif isinstance(item, os.PathLike):
-        hint = "Read the file: path.read_text()"
     elif isinstance(item, (bytes, bytearray)):
         hint = "Decode it: text.decode()"
-    elif isinstance(item, (list, tuple)):
-        hint = "Give one column of the rows: [row[0] for row in texts]"
     else:
-        hint = "Replace missing values by '' or leave them out"
+        hint = "Replace missing values by '' or leave them out; of rows, give one column"
     return f"{type(item).__name__} ({' '.join(shown(item).split())}); every text must be a str. {hint}"
 
 
