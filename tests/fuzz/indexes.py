@@ -1,4 +1,4 @@
-"""Attacks on an index: damaged and crafted folders, kills, forks, readers beside a writer, full and read-only disks.
+"""Attacks on an index: damaged and crafted folders, kills, readers beside a writer, full and read-only disks.
 
 Documents come and go in pairs that always hold one version (`index_writer.py`), so that half of a commit is seen; what
 a writer has acknowledged is in a file, so that a lost change is seen.
@@ -10,11 +10,8 @@ import json
 import os
 import random
 import resource
-import sys
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +33,11 @@ _MODEL_FILES = index_folder.EDITED  # an index relies on the models' own checksu
 
 
 @cache
-def _whole(place: Path) -> tuple[Path, Path, Any]:
-    """Return the folder of an index, that of another, and what the first answers; made once in each process."""
+def whole(place: Path) -> tuple[Path, Path, Any]:
+    """Return the folder of an index, that of another, and what the first answers; made once."""
     folders = []
     for number in range(2):
-        folder = place / f"search-{os.getpid()}-{number}"
+        folder = place / f"search-{number}"
         index_folder.build(folder, number)
         (folder / ".lock").unlink()
         folders.append(folder)
@@ -49,11 +46,11 @@ def _whole(place: Path) -> tuple[Path, Path, Any]:
 
 def damaged(rng: random.Random, subjects: Subjects, place: Path) -> str:
     """By accident: the right answers or our error; and `verify` finds what is not as it was written."""
-    whole, other, good = _whole(subjects.place)
+    sound, other, good = whole(subjects.place)
     path = place / "index"
-    copy(whole, path)
+    copy(sound, path)
     said = damage.damage_folder(rng, path, other)
-    if "as it is" in said or index_folder.contents(path) == index_folder.contents(whole):
+    if "as it is" in said or index_folder.contents(path) == index_folder.contents(sound):
         return f"{said}: the same bytes"
     try:
         found = index_folder.answers(path)
@@ -65,30 +62,6 @@ def damaged(rng: random.Random, subjects: Subjects, place: Path) -> str:
     if not verified and not any(name in said for name in _MODEL_FILES):
         raise Failed("not found", f"{said}: verify finds nothing")
     return f"{said}: the same"
-
-
-def hostile(rng: random.Random, subjects: Subjects, place: Path) -> str:
-    """On purpose, with checksums that are right: it may be another index, but nothing else may happen."""
-    whole, other, _ = _whole(subjects.place)
-    path = place / "index"
-    copy(whole, path)
-    if rng.random() < 0.4:
-        content = json.dumps(index_folder.state_of(path)).encode()
-        way = rng.choice((damage.json_value, damage.json_number, damage.json_gone, damage.json_doubled))
-        (path / "commit.json").unlink()
-        index_folder.seal(path, way(rng, content))
-        said = f"commit.json: {way.__name__}"
-    else:
-        said = damage.damage_folder(rng, path / "segments", other / "segments")
-        (path / "commit.json").unlink()
-        (path / "commit.json").write_bytes((whole / "commit.json").read_bytes())
-        index_folder.seal_all(path)
-    try:
-        index_folder.answers(path)
-        problems = index_folder.verified(path)
-    except PellucidError as error:
-        return f"{said}: refused: {error}"
-    return f"{said}: opened, verify says {problems!s:.200}"
 
 
 # Writers
@@ -211,59 +184,6 @@ def readers(rng: random.Random, subjects: Subjects, place: Path) -> str:
     return f"{[one.how for one in ended]}"
 
 
-def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
-    """Fork while a thread changes the index: children open it, search and add, and nothing is lost."""
-    small()
-    folder, number = place / "job", 0
-    ends, errors, stop = [], list[BaseException](), threading.Event()
-    with created(folder) as index:
-        index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
-        changes = random.Random(rng.random())
-
-        def write() -> None:
-            nonlocal number
-            try:
-                while not stop.is_set():
-                    number += 1
-                    for _ in pairs(index, changes, version=number):
-                        pass
-            except BaseException as error:
-                errors.append(error)
-
-        def child(own: int) -> None:
-            def work(thread: int) -> None:
-                if problem := look(mine):
-                    raise AssertionError(problem)
-                mine.add(["of a child"], ids=[f"child-{own}-{thread}"])
-
-            sys.setswitchinterval(1e-6)
-            with opened(folder) as mine, ThreadPoolExecutor(3) as threads:
-                for done in [threads.submit(work, thread) for thread in range(3)]:
-                    done.result()
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            for own in range(3):
-                time.sleep(rng.random() * 0.05)
-                ends.append(in_child(lambda own=own: child(own)))  # type: ignore[misc]
-            for end in ends:
-                check_ended(end(), allowed=("done",))
-        finally:
-            stop.set()
-            writer.join()
-        if errors:
-            raise errors[0]
-        added = [f"child-{own}-{thread}" for own in range(3) for thread in range(3)]
-        missing = [own for own in added if own not in index]
-        if missing:
-            raise Failed("lost", f"{missing} were acknowledged")
-        index.delete(added)
-        if problem := look(index) or "; ".join(index.verify()):
-            raise Failed("not sound", problem)
-    return f"three forks during {number} changes"
-
-
 # Disks
 
 
@@ -334,12 +254,9 @@ def readonly(rng: random.Random, subjects: Subjects, place: Path) -> str:
 
 
 ATTACKS: dict[str, Callable[[random.Random, Subjects, Path], str]] = {
-    "index-damage": damaged,
-    "index-hostile": hostile,
     "index-kill": kill,
     "index-writers": writers,
     "index-readers": readers,
-    "index-forks": forks,
     "index-full": full,
     "index-readonly": readonly,
 }

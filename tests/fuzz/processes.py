@@ -17,8 +17,9 @@ from typing import Any
 
 from pellucid.errors import PellucidError
 
-LIMIT = 120  # seconds of one run in a child
+LIMIT = 120.0  # seconds of one run in a child
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "mmap.__new__")
+_notes: list[str] = []
 
 
 class Failed(Exception):
@@ -31,7 +32,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: done, refused (our error), raw (another), killed, crashed or hanging."""
+    """How a child ended: done, refused (our error), killed, crash, hang, memory, raw error, or what was broken."""
 
     how: str
     detail: str = ""
@@ -39,8 +40,13 @@ class Ended:
     seconds: float = 0.0
 
 
+def note(done: str) -> None:
+    """Let the report of this process say what was done."""
+    _notes.append(done)
+
+
 def in_child(
-    work: Callable[[], None], *, kill_at: int | None = None, kill_after: float | None = None, start: int | None = None
+    work: Callable[[], object], *, kill_at: int | None = None, kill_after: float | None = None, limit: float = LIMIT
 ) -> Callable[[], Ended]:
     """Start `work` in a forked process and return the function that waits for its end.
 
@@ -48,22 +54,20 @@ def in_child(
         work: what is done.
         kill_at: the number of the file operation at which the process kills itself.
         kill_after: seconds after which it is killed.
-        start: a pipe whose end tells the process to begin.
+        limit: seconds after which it hangs.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         os.close(reader)
-        end_with_parent()
-        _run(work, writer, kill_at, start)
+        _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        _run(work, writer, kill_at)
     os.close(writer)
-    return lambda: _ended(child, reader, kill_after)
+    return lambda: _ended(child, reader, kill_after, limit)
 
 
-def _run(work: Callable[[], None], writer: int, kill_at: int | None, start: int | None) -> None:
+def _run(work: Callable[[], object], writer: int, kill_at: int | None) -> None:
     """Do the work in the child and report; never returns."""
-    if start is not None:
-        os.read(start, 1)
     count = 0
 
     def watch(event: str, arguments: Any) -> None:
@@ -74,55 +78,50 @@ def _run(work: Callable[[], None], writer: int, kill_at: int | None, start: int 
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
-    how, detail, started = "done", "", time.perf_counter()
+    _notes.clear()
+    started = time.perf_counter()
     try:
-        work()
+        how, detail = "done", str(work() or "")
+    except Failed as failed:
+        how, detail = failed.what, str(failed)
     except PellucidError as error:
         how, detail = "refused", f"{type(error).__name__}: {error}"
     except BaseException as error:
-        how, detail = "raw", described(error)
-    report = {"how": how, "detail": detail[:2000], "operations": count, "seconds": time.perf_counter() - started}
-    os.write(writer, json.dumps(report).encode())
+        how, detail = "memory" if isinstance(error, MemoryError) else "raw error", _described(error)
+    report = {"how": how, "detail": ": ".join([*_notes, detail])[:2000], "operations": count}
+    os.write(writer, json.dumps({**report, "seconds": time.perf_counter() - started}).encode())
     os._exit(0)
 
 
-def _ended(child: int, reader: int, kill_after: float | None) -> Ended:
-    limit = LIMIT if kill_after is None else kill_after
-    ready = select.select([reader], [], [], limit)[0]
+def _ended(child: int, reader: int, kill_after: float | None, limit: float) -> Ended:
+    ready = select.select([reader], [], [], limit if kill_after is None else kill_after)[0]
     if not ready:
         os.kill(child, signal.SIGKILL)
-    said = os.read(reader, 1 << 16)
+    report = os.read(reader, 1 << 16)
     os.close(reader)
     _, status = os.waitpid(child, 0)
-    if said:
-        return Ended(**json.loads(said))
+    if report:
+        return Ended(**json.loads(report))
     if not ready:
-        return Ended("hanging" if kill_after is None else "killed", f"no end after {limit:.1f} s")
-    return Ended("killed" if os.WTERMSIG(status) == signal.SIGKILL else "crashed", f"ended by signal {status}")
+        return Ended("hang" if kill_after is None else "killed", "no end")
+    return Ended("killed" if os.WTERMSIG(status) == signal.SIGKILL else "crash", f"ended with status {status}")
 
 
-def described(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """Return an error's type, where in the library it came out, and what it says."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/pellucid/" in frame.filename]
-    place = frames[-1] if frames else None
-    where = f"{place.filename.partition('/pellucid/')[2]}:{place.name}" if place else "outside the library"
-    return f"{type(error).__name__} in {where}: {str(error)[:300]}"
+    where = [f"{frame.filename.partition('/pellucid/')[2]}:{frame.name}" for frame in frames[-1:]]
+    return f"{type(error).__name__} in {where or 'other code'}: {str(error)[:300]}"
 
 
 def check_ended(ended: Ended, allowed: tuple[str, ...]) -> None:
     if ended.how not in allowed:
-        what = {"raw": "raw error", "hanging": "hang", "done": "not refused"}.get(ended.how, ended.how)
-        raise Failed(what, ended.detail)
+        raise Failed("not refused" if ended.how == "done" else ended.how, ended.detail)
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PARENT_DEATH_SIGNAL = 1
-_READ_ONLY, _REMOUNT, _PRIVATE, _RECURSIVE, _NEW_NAMESPACE, _DETACH = 1, 32, 1 << 18, 1 << 14, 0x20000, 2
-
-
-def end_with_parent() -> None:
-    """Let this process be killed when the one that forked it ends."""
-    _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+_READ_ONLY, _REMOUNT, _PRIVATE, _RECURSIVE, _NEW_NAMESPACE = 1, 32, 1 << 18, 1 << 14, 0x20000
 
 
 def own_mounts() -> None:
@@ -135,11 +134,6 @@ def mount(folder: Path, options: str, *, again: bool = False, flags: int = 0) ->
     flags |= _REMOUNT if again else 0
     if _LIBC.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, options.encode()):
         raise OSError(ctypes.get_errno(), f"cannot mount a small disk: {os.strerror(ctypes.get_errno())}")
-
-
-def unmount(place: Path) -> None:
-    """Let go of the disk of a case."""
-    _LIBC.umount2(os.fsencode(place / "job"), _DETACH)
 
 
 def allow(folder: Path, *, writing: bool) -> None:

@@ -1,11 +1,9 @@
-"""Attacks on a search: odd queries and settings, C beside all products in Python, threads beside a writer."""
+"""Attacks on a search: odd queries and settings, C beside all products in Python."""
 
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -13,9 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fuzz.processes import Failed
-from fuzz.texts import text
 from index_folder import WORDS, every_passage
-from index_writer import created, look, pairs, small
 from pellucid import Index, StaticEmbedder
 from pellucid.errors import PellucidError
 from pellucid.index import arrays
@@ -32,6 +28,14 @@ _WHERES: tuple[Any, ...] = (
     {"n": 0}, {"n": {"lt": 0}}, {"part": 0}, {"n": {"gte": 2}}, {"n": {"in": [1]}}, [{"n": 0}, {"part": 1}],
     {"n": {"ne": 0}},
 )  # fmt: skip
+
+_PIECES = [
+    *WORDS, *map(str.upper, WORDS), "sick boy", "sick▁boy", "SICK  boy", "東京都に", "medicines", "medic", "ine", "##s",
+    "[UNK]", "[CLS]", "<query>", "é", "e\u0301", "İstanbul", "ß", "ﬁ", "Σίσυφος", "👩🏽\u200d🚀", "\u202e", "\ufeff",
+    "\x00", "\x1c", "\u2028", "a" * 130, "\u0300" * 40, "1e999", "�", "\U0010ffff", "ツ", "ーー", "ไทย", "한국어", "ْ",
+    "\ud800", "T恤", "$x^{", "<b>&amp;</b>", "\x1b[31m",
+]  # fmt: skip
+_GAPS = ["", " ", "  ", "\t", "\n", "\r\n", "-", ".", ",", "'", "’", "\u00a0", "\u200b", "\u3000", "▁", "_", "/"]
 
 
 def odd(rng: random.Random, subjects: Subjects, place: Path) -> str:
@@ -75,13 +79,26 @@ def _random_index(rng: random.Random, folder: Path) -> Index:
 
 def _random_text(rng: random.Random) -> str:
     if rng.random() < 0.15:
-        return rng.choice((text(rng), ""))
+        return rng.choice((_odd_text(rng), ""))
     return " ".join(rng.choices(WORDS, k=rng.choice((1, 3, 8, 40))))
+
+
+def _odd_text(rng: random.Random) -> str:
+    """Return a text of words, pieces, marks and any code points."""
+    parts = []
+    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 30))):
+        kind = rng.random()
+        if kind < 0.7:
+            parts.append(rng.choice(_PIECES))
+        else:
+            parts.append(chr(rng.choice((rng.randrange(0x250), rng.randrange(0x3000), rng.randrange(0x110000)))))
+        parts.append(rng.choice(_GAPS))
+    return "".join(parts)
 
 
 def _random_search(rng: random.Random, index: Index) -> tuple[str, dict[str, Any]]:
     """Return a query and arguments of a search, all of which it takes or refuses."""
-    query = rng.choice((_random_text(rng), text(rng), "loan " * 50, "zzz", "the of"))
+    query = rng.choice((_random_text(rng), _odd_text(rng), "loan " * 50, "zzz", "the of"))
     settings: dict[str, Any] = {"top_k": rng.choice((1, 2, 3, 10, len(index), len(index) + 5, 10**9))}
     choices: dict[str, Callable[[], Any]] = {
         "where": lambda: rng.choice(_WHERES),
@@ -118,34 +135,3 @@ def _check_reasons(index: Index, query: str, settings: dict[str, Any]) -> None:
             )
         hit.reasons.highlights()
         str(why)
-
-
-def threads(rng: random.Random, subjects: Subjects, place: Path) -> str:
-    """Let four threads search while one adds, deletes, merges and rebuilds: each search sees one commit."""
-    small()
-    stop, looks = threading.Event(), [0] * 4
-    with patch.object(arrays, "COARSE_ROWS", 1), created(place / "index") as index:
-
-        def search(thread: int) -> None:
-            while not stop.is_set():
-                if problem := look(index):
-                    raise Failed("half a commit", problem)
-                looks[thread] += 1
-
-        with ThreadPoolExecutor(4) as searching:
-            done = [searching.submit(search, thread) for thread in range(4)]
-            try:
-                for version in range(1, 16):
-                    for _ in pairs(index, rng, version=version):
-                        pass
-            finally:
-                stop.set()
-        for each in done:
-            each.result()
-        if problem := look(index) or "; ".join(index.verify()):
-            raise Failed("not sound", problem)
-    return f"{sum(looks)} times all was searched during 15 changes"
-
-
-ATTACKS: dict[str, Callable[[random.Random, Subjects, Path], str]] = {"search-odd": odd, "search-threads": threads}
-"""By group, what is done to a search."""

@@ -1,11 +1,8 @@
-"""What is attacked: a model of every family in two versions, and a file of every format, all tiny."""
+"""What is attacked: a model of every family in two versions, all tiny."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
-import lzma
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -14,17 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
-from pyarrow.parquet import write_table
 from scipy import sparse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from transformers.utils.logging import disable_progress_bar
 
 import pellucid
-from pellucid.anchors.embedder import AnchorEmbedder, read_anchors
-from pellucid.cli.input import tabbed_pairs
+from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -33,12 +27,9 @@ from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.static import StaticLexiconEmbedder
 from pellucid.lexicon.training import TrainingSettings, train_lexicon
-from pellucid.lexicon.training_data import TrainingRow, TrainingSet, read_training_sets
+from pellucid.lexicon.training_data import TrainingRow, TrainingSet
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.folder import read_text_vectors
 from pellucid.static.spelling import BUCKETS
-from pellucid.static.training.parallel import read_parallel
-from pellucid.text.tables import read_texts
 from pellucid.text.words import Vocabulary
 from pellucid.transformer.backbone import open_backbone, prepare
 from tiny_models import WORDS, sentence_piece, tiny_model, word_piece
@@ -67,12 +58,8 @@ class Folder:
     seen: tuple[Any, list[str]]
 
     def check(self, path: Path) -> str:
-        """Open a damaged copy; return what changed, "" for nothing."""
-        return self.compare(self.open(path))
-
-    def compare(self, opened: Any) -> str:
-        """Return what of an open copy is not as it was, "" for nothing."""
-        vectors, names = observe(opened)
+        """Open a damaged copy; return what is not as it was, "" for nothing."""
+        vectors, names = observe(self.open(path))
         if vectors.shape != self.seen[0].shape or not np.isfinite(vectors).all():
             return f"embeddings of shape {vectors.shape}, finite: {np.isfinite(vectors).all()}"
         gap = np.abs(vectors - self.seen[0]).max() / np.abs(self.seen[0]).max()
@@ -81,23 +68,12 @@ class Folder:
         return "" if names == self.seen[1] else "the names of dimensions differ"
 
 
-@dataclass(frozen=True)
-class File:
-    """A file, how it is read, and whether its format can tell that it was damaged (a checksum inside)."""
-
-    name: str
-    content: bytes
-    read: Callable[[Path], Any]
-    checked: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Subjects:
     """All that is attacked, in one place on disk; models that are open serve as encoders."""
 
     place: Path
     folders: dict[str, Folder]
-    files: dict[str, File]
     models: dict[str, tuple[Any, Any]]
     teacher: Any
 
@@ -116,7 +92,7 @@ def observe(opened: Any) -> tuple[Any, list[str]]:
 
 
 def build(place: Path, names: Collection[str] = ()) -> Subjects:
-    """Make the files and the models of these names, or all, below `place`."""
+    """Make the models of these names, or all, below `place`."""
     torch.set_num_threads(1)
     disable_progress_bar()
     chosen = {name: make for name, make in MODELS.items() if not names or name in names}
@@ -131,7 +107,7 @@ def build(place: Path, names: Collection[str] = ()) -> Subjects:
         if name == "lexicon-adapter":
             opener = partial(pellucid.load, allow_outside=True)
         folders[name] = Folder(name, path, other, opener, observe(opener(path)))
-    return Subjects(place, folders, {file.name: file for file in _files(place)}, models, teacher)
+    return Subjects(place, folders, models, teacher)
 
 
 def save(name: str, model: Any, path: Path, place: Path) -> None:
@@ -218,67 +194,6 @@ def _teacher(folder: Path) -> SentenceTransformer:
     made = SentenceTransformer(modules=[words, modules.Pooling(32)], device="cpu")
     made.save_pretrained(str(folder / "whole"))
     return made
-
-
-# Files
-
-
-def _files(place: Path) -> list[File]:
-    texts = [*sentences(40), "", 'a "quoted" word', "é 東京"]
-    lines = "".join(f"{text}\n" for text in texts).encode()
-    objects = "".join(json.dumps({"text": text, "number": n}) + "\n" for n, text in enumerate(texts)).encode()
-    rows = "".join(
-        json.dumps({"query": row.query, "pos": row.pos, "neg": row.neg, "pos_scores": [1.5], "neg_scores": [0.5, 1]})
-        + "\n"
-        for row in ROWS
-    ).encode()
-    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8))
-    words = "".join(f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in zip(WORDS, vectors)).encode()
-    pairs = "".join(f"{text}\t{text[::-1]}\n" for text in sentences(40)).encode()
-    packed = {"": bytes, ".gz": lambda data: gzip.compress(data, mtime=0), ".xz": lzma.compress}
-    kinds: list[tuple[str, bytes, Callable[[Path], Any]]] = [
-        ("corpus.txt", lines, _all(read_texts)),
-        ("corpus.jsonl", objects, _all(read_texts)),
-        ("rows.jsonl", rows, _training),
-        ("vectors.txt", words, _vectors),
-        ("pairs.tsv", b"en\tde\n" + pairs, _all(lambda path: read_parallel(path, ("en", "de")))),
-    ]
-    files = [
-        File(name + end, pack(content), read, bool(end))
-        for name, content, read in kinds
-        for end, pack in packed.items()
-    ]
-    files += [
-        File("corpus.parquet", _parquet(place, {"text": [*texts, None], "other": [1] * (len(texts) + 1)}),
-             _all(read_texts), False),
-        File("rows.parquet", _parquet(place, {"query": [row.query for row in ROWS], "pos": [row.pos for row in ROWS]}),
-             _training, False),
-        File("columns.tsv", pairs, _all(lambda path: tabbed_pairs(str(path))), False),
-        File("anchors.json", json.dumps(texts).encode(), read_anchors, False),
-        File("anchors.txt", lines, read_anchors, False),
-        File("vectors.vec", f"{len(WORDS)} 8\n".encode() + words, _vectors, False),
-    ]  # fmt: skip
-    return files
-
-
-def _all(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    return lambda path: list(read(path))
-
-
-def _vectors(path: Path) -> Any:
-    words, vectors = read_text_vectors(path)
-    return words, vectors.tolist()
-
-
-def _training(path: Path) -> Any:
-    return [row for part in read_training_sets(path) for row in part.rows]
-
-
-def _parquet(place: Path, columns: dict[str, Any]) -> bytes:
-    write_table(pa.table(columns), place / "made.parquet", row_group_size=20)
-    content = (place / "made.parquet").read_bytes()
-    (place / "made.parquet").unlink()
-    return content
 
 
 def digest(path: Path) -> str:

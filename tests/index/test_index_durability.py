@@ -32,7 +32,7 @@ def often(monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="forks and mounts of Linux")
 @pytest.mark.parametrize(
     "attack",
-    ["kill", *(pytest.param(n, marks=pytest.mark.full) for n in ("writers", "readers", "forks", "full", "readonly"))],
+    ["kill", *(pytest.param(n, marks=pytest.mark.full) for n in ("writers", "readers", "full", "readonly"))],
 )
 def test_what_was_acknowledged_is_there_and_whole_after_an_attack(tmp_path, attack):
     """One round of each attack of `make fuzz`, which says what is asserted; a mount ends with the child."""
