@@ -122,18 +122,27 @@ def check_views(report):
     assert not re.search(CONTROLS, text)
     assert max(map(len, report.to_text(width=60).splitlines())) <= 60
     check_terminal(report)
-    markdown = report.to_markdown()
-    markdown.encode("utf-8")
-    assert not re.search(CONTROLS, markdown)
-    assert not re.search(r"(?<!\\)[<\[]", re.sub("</?code>", "", markdown))
-    page = report.to_html()
+    check_markdown(report.to_markdown())
+    assert "\n" not in repr(report)
+    return check_page(report)
+
+
+def check_markdown(text):
+    """Check that Markdown has no tag and no link of a user's text, and nothing that steers a terminal."""
+    text.encode("utf-8")
+    assert not re.search(CONTROLS, text)
+    assert not re.search(r"(?<!\\)[<\[]", re.sub("</?code>", "", text))
+
+
+def check_page(shown):
+    """Check that a page stands alone, runs nothing and loads nothing; return its words."""
+    page = shown.to_html()
     page.encode("utf-8")
     parsed = _Page(page)
-    assert page.startswith("<!doctype html>") and report._repr_html_() in page
+    assert page.startswith("<!doctype html>") and shown._repr_html_() in page
     assert "url(" not in page and "http" not in page and "prefers-color-scheme: dark" in page
     assert not parsed.tags & {"script", "img", "link", "iframe", "a"}
     assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
-    assert "\n" not in repr(report)
     return parsed.said
 
 

@@ -4,11 +4,8 @@ import copy
 import json
 import math
 import os
-import random
 import shutil
-import signal
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -19,7 +16,6 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 
 import pellucid  # noqa: E402
 from families import dense_rows, static_lexicon_model, static_model  # noqa: E402
-from fuzz import damage  # noqa: E402
 from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
 from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
 from pellucid.errors import ModelFolderError, PellucidError  # noqa: E402
@@ -46,7 +42,6 @@ FILES = {  # those of the library itself, without which nothing opens
     "static ensemble": ["ensemble.json", "config.json"],
 }  # fmt: skip
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars", "the apple, a pear"]
-SECONDS = 30  # no case may take longer
 
 
 def bert_backbone():
@@ -137,27 +132,12 @@ def refused(folder, message=None):
     assert str(folder) in str(error.value)
 
 
-@contextmanager
-def in_time(what):
-    def stop(number, frame):
-        raise TimeoutError(what)
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def outcome(folder, expected, what, strict):
     """Open and encode; return "same", "other" or our error's text, and let any other error through."""
-    with in_time(what):
-        try:
-            rows = vectors(folder)
-        except PellucidError as error:
-            return f"refused: {error}"
+    try:
+        rows = vectors(folder)
+    except PellucidError as error:
+        return f"refused: {error}"
     if rows.shape == expected.shape and np.array_equal(rows, expected):
         return "same"
     assert not strict, f"{what}: other vectors, and no error"
@@ -205,18 +185,7 @@ def test_a_file_that_is_lost_cut_or_no_file_is_refused_or_nobody_needs_it(folder
             file.write_bytes(content)
 
 
-@pytest.mark.parametrize("kind", ["static", "int8", "int4"])
-@pytest.mark.parametrize("file", STATIC_FILES)
-def test_a_file_that_is_gone_or_no_regular_file_is_named(folder, kind, file):
-    (folder / file).unlink()
-    refused(folder, file)
-    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
-        make(folder / file)
-        refused(folder, "not a regular file")
-        (folder / file).rmdir() if (folder / file).is_dir() else (folder / file).unlink()
-
-
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.full] * (kind in TORCH)) for kind in FILES])
+@pytest.mark.parametrize("kind", [kind for kind in FILES if kind not in TORCH])
 def test_with_checksums_nothing_but_a_file_stands_in_the_place_of_a_file(folder, kind, checksums):
     checksums()
     vectors(folder)
@@ -231,26 +200,6 @@ def test_with_checksums_nothing_but_a_file_stands_in_the_place_of_a_file(folder,
             file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
             file.write_bytes(content)
     assert {"config.json", "dimensions.tsv"} <= seen
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", FILES)
-def test_random_damage_gives_finite_vectors_or_our_error(saved, expected, tmp_path, kind):
-    counts, failures = {}, []
-    for seed in range(40):
-        shutil.rmtree(tmp_path / "m", ignore_errors=True)
-        shutil.copytree(saved / kind, tmp_path / "m")
-        rng = random.Random(f"{kind}{seed}")
-        what = damage.damage_folder(rng, tmp_path / "m", saved / kind)
-        try:
-            found = outcome(tmp_path / "m", expected[kind], f"{kind} {seed}: {what}", strict=False)
-            counts[found[:7]] = counts.get(found[:7], 0) + 1
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic of Rust code is no Exception
-            failures.append(f"{kind} {seed} {what}: {type(error).__name__}: {error!s:.300}")
-    assert not failures, "\n".join(failures)
-    assert counts["refused"] > 10
 
 
 # Numbers and settings that make no model

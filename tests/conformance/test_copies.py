@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import pickle
 import shutil
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 
 import pellucid
 from families import FAMILIES, STATIC, TEXTS, WORDS, dense_rows, static_model
+from pellucid.core.fingerprint import fingerprint
 from pellucid.text.words import Vocabulary
 
 MANY = [f"{first} {second}." for first in TEXTS for second in TEXTS] * 400  # enough to start the compiled encoder
@@ -51,25 +51,18 @@ def test_a_copy_of_a_used_model_gives_equal_vectors(models, name, copied):
 
 
 def each_encoded(models):
-    """What another process gives."""
-    return {name: rows(model, texts_of(name)) for name, model in models.items()}
+    """What another process gives, and the models' fingerprints there."""
+    return {name: (rows(model, texts_of(name)), fingerprint(model)) for name, model in models.items()}
 
 
 @pytest.mark.full
-def test_another_process_gives_equal_vectors(models):
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = pool.submit(each_encoded, {name: model for name, (model, _) in models.items()}).result()
-    for name, (_, expected) in models.items():
-        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.full
-def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors(models):
+def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors_and_fingerprints(models):
     joblib = pytest.importorskip("joblib")
     work = [joblib.delayed(each_encoded)({name: model for name, (model, _) in models.items()})]
     (found,) = joblib.Parallel(n_jobs=2, max_nbytes=256)(work)
-    for name, (_, expected) in models.items():
-        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
+    for name, (model, expected) in models.items():
+        np.testing.assert_allclose(found[name][0], expected, atol=1e-6, err_msg=name)
+        assert found[name][1] == fingerprint(model), name
 
 
 @pytest.mark.full

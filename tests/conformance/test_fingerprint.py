@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 import pellucid
 from families import ANCHORS, FAMILIES, first_letters, reopened, static_model
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.core.fingerprint import _Checksum, fingerprint, same_model
+from pellucid.core.fingerprint import fingerprint, same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder
@@ -38,26 +36,6 @@ def test_copies_and_saved_models_have_the_fingerprint_of_the_first(model, name, 
     once = reopened(model, tmp_path / "once")
     assert same(once, model)
     assert same(reopened(once, tmp_path / "twice"), model)
-
-
-@given(st.lists(st.text(max_size=6) | st.text(st.characters(codec=None), max_size=4)))
-def test_strings_count_by_their_bytes_and_by_where_they_end(strings):
-    known, spelled = _Checksum(), [string.encode("utf-8", "surrogatepass") for string in strings]
-    known._add_strings(strings)
-    expected = _Checksum()
-    expected._add_array(np.array([len(string) for string in spelled], np.int64))
-    expected.digest.update(b"".join(spelled))
-    assert known.digest.hexdigest() == expected.digest.hexdigest()
-
-
-def fingerprints(found):
-    return {name: fingerprint(model) for name, model in found.items()}
-
-
-@pytest.mark.full
-def test_another_process_finds_the_same_fingerprints(every_family):
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(fingerprints, every_family).result() == fingerprints(every_family)
 
 
 @pytest.mark.full
@@ -98,7 +76,7 @@ def test_one_weight_of_a_transformer_counts(every_family):
     torch = pytest.importorskip("torch")
     for name in ("lexicon", "key tokens", "dense"):
         model = copy.deepcopy(every_family[name])
-        for weight in list(model.backbone.model.parameters()):
+        for weight in list(model.backbone.model.parameters())[::7]:
             with torch.no_grad():
                 before = weight.view(-1)[-1].item()
                 weight.view(-1)[-1] = float(np.nextafter(np.float32(before), np.float32(9)))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -126,19 +123,6 @@ def test_a_bundled_name_opens_offline_and_wins_over_a_folder_of_that_name(fruit,
         pellucid.load("tiny-fr")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["nonexistent", "./a", "../a/b", "/no/where", "~/no-where", "a/b/c", "vectors/en.txt", "here/model", "a\\b", ""],
-)
-def test_what_looks_like_a_path_never_goes_to_the_hub(name, tmp_path, monkeypatch, never_online):
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelFolderError):
-        pellucid.load(name)
-    with pytest.raises(ModelFolderError):
-        pellucid.load(Path("owner/name"))  # a Path is a path
-
-
 def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
     import huggingface_hub
 
@@ -153,13 +137,6 @@ def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
     assert len(pellucid.load("owner/name").vocabulary) == 5
     assert set(asked) == {"owner/name"}
     assert not any(pattern.endswith((".py", ".bin", ".pkl", "*")) for pattern in asked["owner/name"])
-
-
-def test_an_unreachable_hub_is_an_error_with_its_cause():
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
-    script = "import pellucid\ntry: pellucid.load('owner/name')\nexcept pellucid.errors.ModelFolderError as e: print(e)"
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert "'owner/name'" in done.stdout and "cannot be reached" in done.stdout and "offline" in done.stdout
 
 
 def test_without_a_network_the_error_comes_at_once(monkeypatch, tmp_path):
@@ -178,6 +155,9 @@ def test_without_a_network_the_error_comes_at_once(monkeypatch, tmp_path):
             open_model("owner/name")
         assert len(str(raised.value).splitlines()) == 1
     with pytest.raises(ModelFolderError, match=r"cannot be reached: its host has no address\. Check the network"):
+        pellucid.load("owner/name")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelFolderError, match=r"'owner/name'.*cannot be reached.*offline"):
         pellucid.load("owner/name")
 
 
@@ -286,19 +266,6 @@ def test_what_people_may_edit_has_no_checksum(saved, checksums):
     states = {file.name: file.state for file in model_folder.verify(saved)}
     assert states["README.md"] == states["dimensions.tsv"] == "may be edited"
     assert "notes.txt" not in states and checked(saved) == {}
-
-
-def test_a_folder_of_an_older_version_has_no_checksums_and_opens(fruit, saved, checksums):
-    checksums()
-    config = json.loads((saved / "config.json").read_text())
-    del config["pellucid"]["sha256"]
-    write_json(saved / "config.json", config)
-    np.testing.assert_array_equal(pellucid.load(saved).vectors, fruit.vectors)
-    assert {file.state for file in model_folder.verify(saved)} == {
-        "has no checksum",
-        "holds the checksums",
-        "may be edited",
-    }
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,6 @@ def test_filters_of_warnings_are_the_programs_own_again():
             with pytest.raises(FutureWarning):
                 warnings.warn("Another", FutureWarning, stacklevel=1)
         assert list(warnings.filters) == before  # type: ignore[attr-defined]
-        with pytest.raises(FutureWarning):
-            warnings.warn("The task x is old", FutureWarning, stacklevel=1)
         with ignored_warnings(FutureWarning):
             warnings.resetwarnings()  # the program sets others meanwhile
         assert not list(warnings.filters)  # type: ignore[attr-defined]
@@ -152,17 +150,6 @@ def test_variables_are_as_before(monkeypatch, before):
         assert os.environ["PELLUCID_TEST"] == "ours"
         raise RuntimeError
     assert os.environ.get("PELLUCID_TEST") == before
-
-
-@pytest.mark.full
-def test_random_numbers_go_on_as_before():
-    torch = pytest.importorskip("torch")
-    before = process_state()
-    with kept_random_states():
-        random.seed(0)
-        np.random.seed(0)  # noqa: NPY002
-        torch.manual_seed(0)
-    assert process_state() == before
 
 
 def work_with_a_model(folder: Path, fruit: StaticEmbedder) -> None:
@@ -219,34 +206,13 @@ def work_with_training(folder: Path, fruit: StaticEmbedder) -> None:
     train_lexicon(model, [TrainingSet("pairs", rows)], folder / "run", settings, show_progress_bar=False)
 
 
-def work_with_an_evaluation(folder: Path, fruit: StaticEmbedder) -> None:
-    pytest.importorskip("mteb")
-    from tasks import WRITERS, score
-
-    for write in WRITERS.values():
-        write(folder / "data")
-    score(fruit, folder / "data")
-
-
-def work_with_commands(folder: Path, fruit: StaticEmbedder) -> None:
-    from pellucid.cli.app import main
-
-    fruit.save_pretrained(folder / "fruit")
-    for command in (["models"], ["explain", "apple", "pear", "-m", str(folder / "fruit")], ["nothing"]):
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-            patch.setattr(sys, "argv", ["pellucid", *command])
-            main()
-
-
 @pytest.mark.parametrize(
     "work",
     [
         work_with_a_model,
         work_with_an_index,
         work_with_files,
-        work_with_commands,
         pytest.param(work_with_an_encoder, marks=pytest.mark.full),
-        pytest.param(work_with_an_evaluation, marks=pytest.mark.full),
         pytest.param(work_with_training, marks=pytest.mark.full),
     ],
 )

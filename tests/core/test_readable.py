@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +11,15 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.errors import InputError
-from pellucid.explain import groups, phrases
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import WordSum
 from pellucid.explain.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
 from pellucid.explain.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
 from pellucid.explain.summary import HitsSummary, HitWords
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import words
 from pellucid.text.function_words import function_words, negations
 from pellucid.text.words import Vocabulary, split_words
-from test_explanation import HOSTILE, anchors, explanations
+from test_explanation import explanations
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:
@@ -223,13 +219,6 @@ def test_each_phrase_of_a_summary_is_quoted_by_itself_and_said_once() -> None:
     assert {group.name.split()[-1] for group in passage.groups()} == {"as\u2026", "who\u2026"}  # no word is cut
 
 
-def test_sums_of_several_lines_have_a_verb_in_the_plural() -> None:
-    words = [f"w{n}" for n in range(9)]
-    values = {(word, "x"): 0.3 - 0.04 * n for n, word in enumerate(words[:3])} | {(w, "x"): -0.05 for w in words[3:]}
-    summary = paired(", ".join(words), "x", values).summary()
-    assert re.search(r"\d other phrases lower it by 0\.\d\d\.$", summary)
-
-
 def test_a_line_of_a_difference_names_the_text_first_that_it_speaks_for() -> None:
     query = "loan, dog"
     nearer = paired(query, "credit, cat", {("loan", "credit"): 0.5, ("dog", "cat"): 0.1})
@@ -345,21 +334,6 @@ def test_the_language_is_the_one_whose_function_words_stand_there() -> None:
     assert "the" in function_words("dog bit man".split()).words
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("text", HOSTILE)
-def test_any_text_has_groups_and_a_summary(fruit: StaticEmbedder, text: str) -> None:
-    for why in (fruit.explain(text, "apple " + text), fruit.explain("pear apple", text), fruit.explain(text)):
-        assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
-        assert why.summary() and len(why.summary()) < 1_200
-
-
-def test_an_explanation_makes_no_groups_until_they_are_asked_for(fruit: StaticEmbedder) -> None:
-    why = fruit.explain("apple pear", "apple")
-    assert why.score and repr(why) and "_grouped" not in vars(why)
-    assert why.groups() and "_grouped" in vars(why)
-    assert anchors().groups()[-1].kind == "remainder"
-
-
 def hit_words(score: float, **values: float) -> HitWords:
     """What words of the query "G-CSF role cells" add to a hit."""
     spans = {"G-CSF": (0, 5), "G": (0, 1), "CSF": (2, 5), "role": (6, 10), "cells": (11, 16)}
@@ -389,37 +363,6 @@ def test_there_is_one_list_of_negations(words: str) -> None:
 
 def test_a_negation_of_one_language_is_no_content_word_of_another() -> None:
     assert not {"sin", "mai", "sem"} & negations() and "sin" in function_words(["el", "sin", "la"]).negation
-
-
-def test_what_a_text_says_is_found_once_for_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: Counter[str] = Counter()
-
-    def count(module: Any, name: str) -> None:
-        function = getattr(module, name)
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            counts[name] += 1
-            return function(*arguments, **options)
-
-        monkeypatch.setattr(module, name, counted)
-
-    count(words, "_find_words")
-    text = "A sentence that is found once, whoever asks for its words."
-    vocabulary = words.Vocabulary(["sentence", "words"])
-    assert [word.text for word in words.split_words(text)] == [word.text for word in vocabulary.split(text)]
-    words.split_words(text).clear()  # a list of the caller's own
-    assert len(words.split_words(text)) == 11 and counts["_find_words"] == 1
-
-    count(phrases, "function_words")
-    count(groups, "cut_into_phrases")
-    passages = ["The bank lends money. " * 8 + f"Rates of the loan rise {n} times a year. " * 4 for n in range(4)]
-    model = pellucid.load("static-en")
-    for passage in passages:
-        why = model.explain("which loan rates rise at my bank", passage)
-        why.summary()
-        assert why.groups(5)[0].kind == "sentence"
-    assert counts["function_words"] == 1 + len(passages)  # those of text 1 once
-    assert counts["cut_into_phrases"] == len(passages)  # not of the passages, whose lines are sentences
 
 
 def test_fewer_lines_are_the_first_of_all_with_the_same_names() -> None:

@@ -121,26 +121,3 @@ def test_a_table_that_fits_with_less_space_keeps_its_rows_on_a_line_each() -> No
     for width in (80, 76):
         lines = plain([table], width=width).splitlines()
         assert len(lines) == 5 and lines[0] == "" and max(map(len, lines)) <= width
-
-
-@pytest.mark.parametrize("width", [100, 80, 60, 40])
-def test_reports_show_every_column(fruit: StaticEmbedder, width: int) -> None:
-    texts = ["the apple", "a pear", "the car", "a bicycle", "apple and pear", "car and bicycle", "the pear apple"]
-    pairs = list(zip(texts, texts[::-1]))
-    anchors = AnchorEmbedder(fruit, ["apple", "a car", "the pear"])
-    reports = [
-        pellucid.compare([fruit, anchors], pairs),
-        pellucid.duplicates(texts, fruit),
-        pellucid.rank(fruit, "apple", texts), pellucid.audit(anchors, texts), pellucid.cards(anchors, texts),
-    ]  # fmt: skip
-    for report in reports:
-        view = report.to_text(width=width)
-        for part in report._parts():
-            if isinstance(part, TablePart):
-                words = set(view.split())
-                for number, column in enumerate(part.columns):
-                    cells = [row[number] for row in part.rows]
-                    if column.kind not in ("bar", "code") and any(cells):
-                        assert words.issuperset(column.title.split())
-                    if column.kind == "number":
-                        assert words.issuperset(" ".join(cells).split())

@@ -333,28 +333,6 @@ def test_importing_pellucid_is_quick_and_light():
     assert not (HEAVY | {"numpy"}) & set(runs[0])
 
 
-def test_using_a_model_loads_no_heavy_package(fruit, tmp_path):
-    fruit.save_pretrained(tmp_path / "model")
-    script = """
-import sys, pellucid
-model = pellucid.load(sys.argv[1])
-print(model.explain("apple", "pear"), model.encode(["apple"] * 100), model.describe("car"))
-print(pellucid.errors, pellucid.Embedder, pellucid.Explanation, pellucid.StaticEmbedder, file=sys.stderr)
-print(*sys.modules)
-"""
-    command = [sys.executable, "-c", script, str(tmp_path / "model")]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
-    assert "pellucid.static.embedder" in loaded
-    assert not HEAVY & set(loaded)
-
-
-def test_mistyped_keywords_are_errors(fruit):
-    with pytest.raises(TypeError, match="show_progres_bar"):
-        fruit.encode(["apple"], show_progres_bar=True)
-    with pytest.raises(TypeError, match="top"):
-        fruit.describe("apple", top=3)
-
-
 def public_functions(module):
     """The public functions and methods a module defines, without those whose form a class of another library sets."""
     own = [item for item in vars(module).values() if getattr(item, "__module__", "") == module.__name__]

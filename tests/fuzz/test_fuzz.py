@@ -14,7 +14,7 @@ for needed in ("torch", "sentence_transformers", "peft", "datasets", "pyarrow"):
 
 from fuzz import cases, jobs, subjects  # noqa: E402
 
-MODELS = ("static", "static-int8", "static-int4", "static-spelling", "static-lexicon", "anchors", "lexicon")
+MODELS = ("static", "static-int8", "static-int4", "static-spelling", "static-lexicon", "anchors", "lexicon", "ensemble")
 CASES = {"damage": 15, "hostile": 5, "index-damage": 60, "search-odd": 10}
 TROUBLED = {
     "kill": ["save-static", "distill", "save-lexicon", "save-static"],
@@ -31,7 +31,8 @@ def built(tmp_path_factory):
 
 
 @pytest.mark.parametrize("group", [*CASES, *TROUBLED])
-def test_a_fixed_part_of_the_fuzz(built, group):
+def test_a_fixed_part_of_the_fuzz(built, group, checksums):
+    checksums()
     kinds = cases.all_kinds(built)
     wanted = [(kind, number) for kind in kinds.values() if kind.group == group for number in range(CASES.get(group, 0))]
     wanted += [(kinds[f"{group}/{name}"], number) for number, name in enumerate(TROUBLED.get(group, ()))]
