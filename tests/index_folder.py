@@ -11,7 +11,6 @@ import numpy as np
 
 from pellucid import Index
 from pellucid.index import arrays
-from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
@@ -85,16 +84,6 @@ def seal(folder, state):
     content = state if isinstance(state, bytes) else json.dumps(state).encode()
     digest = hashlib.sha256(content).hexdigest().encode()
     (folder / "commit.json").write_bytes(b'{"sha256": "' + digest + b'",\n"state": ' + content + b"}\n")
-
-
-def seal_all(folder):
-    """Write the checksums of all files that the commit names anew, as someone would who means it."""
-    state = state_of(folder)
-    for record in [record for pair in state["segments"] for record in pair if record]:
-        path = folder / "segments" / record[0]
-        if path.is_file():
-            record[1:] = [checksum(path), path.stat().st_size]
-    seal(folder, state)
 
 
 def contents(folder):

@@ -471,12 +471,6 @@ def test_an_explanation_tokenises_each_text_once(llama, monkeypatch):
     assert explanation.score == pytest.approx(expected, abs=1e-6)
 
 
-def test_settings_saved_before_they_shared_a_base_still_open():
-    saved = {"pooling": "prompt_eol", "template": None, "instructed_template": "{instruction} {text}", "max_length": 9}
-    settings = KeyTokenSettings(**saved, start_token=True, end_token=False)
-    assert settings.affixes(True) == ("", "") and settings.prepends_bos and not settings.is_shifted
-
-
 # A real language model
 
 
