@@ -62,7 +62,7 @@ class TableEmbedder(Embedder):
         return self.mixing.shape[1]
 
     def _edited(self, edit):
-        mixing = self.mixing @ edit.mixing.toarray()
+        mixing = self.mixing @ edit.mixing.matrix.toarray()
         return TableEmbedder(self.rows, edit.dimensions.names, sparse=self.sparse, mixing=mixing)
 
     def explain(self, text1, text2=None, *, role1=None, role2=None):

@@ -6,13 +6,12 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import wraps
 from numbers import Integral, Real
 from reprlib import Repr
-from typing import Any, TypeVar, cast
+from typing import Any
 
 VERSION = "0.1.0"
 """Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
@@ -22,8 +21,6 @@ MAX_WRITTEN_BITS = 2000
 
 _MAX_PLAIN = 1 << 53  # an integer up to this one is compared as it is
 
-_Call = TypeVar("_Call", bound=Callable[..., Any])
-
 
 class PellucidError(Exception):
     """Base of every error pellucid raises on purpose."""
@@ -31,10 +28,6 @@ class PellucidError(Exception):
 
 class InputError(PellucidError, ValueError):
     """An argument has a value the call cannot use."""
-
-
-class UnknownArgumentError(InputError, TypeError):
-    """A keyword argument or field that a call does not have; the message names the nearest one."""
 
 
 class ModelFolderError(PellucidError, ValueError):
@@ -198,22 +191,6 @@ def require(module: str, extra: str = "torch") -> None:
             f"{module.replace('_', '-')} {installed} is installed, and {'.'.join(map(str, oldest))} or newer is "
             f"needed. Run: {install_hint(extra, ' -U')}"
         )
-
-
-def answering_guesses(names: Mapping[str, str]) -> Callable[[_Call], _Call]:
-    """Return a decorator that names the right argument where one of another library's is given: {"k": "top_k"}."""
-
-    def decorate(function: _Call) -> _Call:
-        @wraps(function)
-        def call(*args: Any, **options: Any) -> Any:
-            for guess in names.keys() & options.keys() if options else ():
-                name = function.__qualname__
-                raise UnknownArgumentError(f"{name} has no argument {guess!r}; it is called {names[guess]!r}")
-            return function(*args, **options)
-
-        return cast(_Call, call)
-
-    return decorate
 
 
 def warn(message: str) -> None:

@@ -6,7 +6,7 @@ coordinate^2 > |embedding|^2 / n; see `coordinates.py`. Coordinates are those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -34,7 +34,6 @@ MAX_EXAMPLES = 1000
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BINS = 30
-_SPARK = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
 class Relative(NamedTuple):
@@ -124,12 +123,11 @@ class Cards(Report):
         shown = f"{len(self.cards):,} of {self.dimensions:,}" if len(self.cards) < self.dimensions else ""
         yield Heading("Dimensions", shown or f"{self.dimensions:,}", f"{self.family} model, {self.texts:,} texts")
         yield Note(
-            "Before each name: how its coordinate is spread, and on how many of the texts it fires, that is, carries "
+            "Before each name: on how many of the texts it fires, that is, carries "
             "more than its even share of the embedding."
         )
         for index, card in enumerate(self.cards):
-            lead = f"{_spark(card.counts)} {percent(card.firing_rate)}"
-            yield Fold(card.name, tuple(card._body()), lead=lead, is_open=index == 0)
+            yield Fold(card.name, tuple(card._body()), lead=percent(card.firing_rate), is_open=index == 0)
 
 
 def cards(
@@ -203,10 +201,3 @@ def _card(
         weakest=measured.examples(index, examples, sign=-1),
         relatives=relatives,
     )
-
-
-def _spark(counts: Sequence[int], most: int = 10) -> str:
-    """Return the histogram as a short line of blocks."""
-    size = -(-len(counts) // most)
-    sums = [sum(counts[start : start + size]) for start in range(0, len(counts), size)]
-    return "".join(_SPARK[round(value / max(max(sums), 1) * 7)] for value in sums)

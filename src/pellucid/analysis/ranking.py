@@ -13,7 +13,7 @@ import numpy as np
 from pellucid.analysis.coordinates import check_model
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Query
-from pellucid.errors import InputError, answering_guesses, check_integer, shown
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.explanation import coverage_warning
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
@@ -141,7 +141,6 @@ class Ranking(WhyAbove, Report):
         yield TablePart.of("", [*numbers("", "score"), ("", "bar"), "document", "mostly for"], rows)
 
 
-@answering_guesses({"k": "top_k", "limit": "top_k", "texts": "documents"})
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
     """Return the documents nearest to `query`, each with the phrases or rows that add most to its score.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, shown
 from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
 from pellucid.index.counting import TermCounter
@@ -168,9 +168,6 @@ class DocumentCollection:
         """Yield every document, in the order of adding, as they were when the iteration began."""
         return self.snapshot().commit.documents()
 
-    @answering_guesses(
-        {"k": "limit", "top_k": "limit", "n": "limit", "filter": "where", "filters": "where", "order_by": "sort"}
-    )
     def documents(
         self,
         where: Any = None,
@@ -236,7 +233,6 @@ class DocumentCollection:
         rows = ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in list_documents(commit, where))
         return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(commit)])
 
-    @answering_guesses({"documents": "texts", "metadatas": "metadata", "payloads": "metadata", "embeddings": "vectors"})
     def add(
         self,
         texts: Iterable[str],

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses, check_integer, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, shown
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
@@ -232,7 +232,6 @@ class Index(DocumentCollection):
 
     # Searches
 
-    @answering_guesses({"k": "top_k", "limit": "top_k", "n": "top_k", "filter": "where", "filters": "where"})
     def search(
         self,
         query: str,

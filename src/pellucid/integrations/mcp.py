@@ -37,11 +37,9 @@ class ScoreTerm(BaseModel):
 class Why(BaseModel):
     """Why two texts are similar."""
 
-    score: float = Field(description="The similarity: the sum of reasons and others.")
+    score: float = Field(description="The similarity: the sum of groups.")
     summary: str = Field(description="Where the score comes from, in one or two sentences.")
     groups: list[ScoreTerm] = Field(description="The score by phrases of text1 and those of text2 that they match.")
-    reasons: list[ScoreTerm] = Field(description="The largest terms, largest first.")
-    others: float = Field(description="The sum of all other terms.")
 
 
 class TextDescription(BaseModel):
@@ -62,8 +60,6 @@ class FoundDocument(BaseModel):
     parts: dict[str, float] = Field(description="What each part of the index adds to the score.")
     summary: str = Field(description="Where the score comes from, in one or two sentences.")
     groups: list[ScoreTerm] = Field(description="The score by phrases of the query and those that they match.")
-    reasons: list[ScoreTerm] = Field(description="The largest terms of the score.")
-    highlights: list[str] = Field(description="The words of the passage that carry the score.")
 
 
 class FoundDocuments(BaseModel):
@@ -73,7 +69,6 @@ class FoundDocuments(BaseModel):
     documents: list[FoundDocument]
     unknown: list[str] = Field(description="Words of the query that no document has, or that no model knows.")
     ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
-    has_known_words: bool = Field(description="Whether any word of the query is known; if not, nothing can be found.")
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
@@ -108,18 +103,11 @@ class _Tools:
     def __init__(self, models: Mapping[str, Embedder], index: Index | None) -> None:
         self._models, self._index = models, index
 
-    def explain(self, text1: str, text2: str, top_k: _Count = 5, model: _Model = None) -> Why:
-        """Tell how similar two texts are, and why: in a sentence, by phrases that match, and by the largest terms."""
+    def explain(self, text1: str, text2: str, model: _Model = None) -> Why:
+        """Tell how similar two texts are, and why: in a sentence, and by phrases that match."""
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
-        reasons = _terms(why.reasons(top_k))
-        return Why(
-            score=why.score,
-            summary=why.summary(),
-            groups=_terms(why.groups()),
-            reasons=reasons,
-            others=why.score - sum(reason.contribution for reason in reasons),
-        )
+        return Why(score=why.score, summary=why.summary(), groups=_terms(why.groups()))
 
     def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> TextDescription:
         """Describe in a line what a text is mostly about for a model, and how much of it the model knows."""
@@ -142,8 +130,7 @@ class _Tools:
         `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
         operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
         """
-        if self._index is None:
-            raise InputError("there is no index to search")
+        assert self._index is not None  # without one there is no such tool
         check_explained(query)
         hits = self._index.search(query, top_k, where=where, min_score=min_score)
         return FoundDocuments(
@@ -151,7 +138,6 @@ class _Tools:
             documents=list(map(_document, hits)),
             unknown=list(hits.unknown),
             ignored=list(hits.ignored),
-            has_known_words=hits.has_known_words,
         )
 
     def _model(self, name: str | None) -> Embedder:
@@ -167,8 +153,6 @@ def _terms(terms: Iterable[Any]) -> list[ScoreTerm]:
 
 
 def _document(hit: Hit) -> FoundDocument:
-    title_end = len(hit.reasons.text) - len(hit.text)  # the title comes before the text
-    spans = [(start - title_end, end - title_end) for start, end, _ in hit.reasons.highlights() if start >= title_end]
     return FoundDocument(
         id=hit.id,
         score=hit.score,
@@ -178,8 +162,6 @@ def _document(hit: Hit) -> FoundDocument:
         parts=hit.parts,
         summary=hit.summary(),
         groups=_terms(hit.groups()),
-        reasons=_terms(hit.reasons.top(5)),
-        highlights=list(dict.fromkeys(hit.text[start:end] for start, end in spans)),
     )
 
 
