@@ -16,6 +16,7 @@ from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_t
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.errors import CorpusError, InputError, PellucidError
 from pellucid.native import farthest
+from pellucid.persistence import checkpoints
 from pellucid.text.tables import read_texts
 from points import clusters, small_numbers
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
@@ -472,7 +473,7 @@ def test_a_work_dir_of_another_run_is_refused(tmp_path):
     choose_anchors(encode, SENTENCES, 3, method="fps", work_dir=tmp_path)
     with pytest.raises(InputError, match=r"the corpus that the run in .* texts 1 to 287 are not the same"):
         choose_anchors(encode, SENTENCES[1:], 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="that ended after 288 texts"):
+    with pytest.raises(InputError, match="texts 1 to 289 are not the same"):
         choose_anchors(encode, [*SENTENCES, "One more."], 3, method="fps", work_dir=tmp_path)
     assert len(choose_anchors(encode, iter([]), 3, method="fps", work_dir=tmp_path)) == 3  # not looked at
     with pytest.raises(InputError, match="different: words"):
@@ -501,7 +502,8 @@ def test_anchors_of_a_run_that_was_stopped_are_those_of_one_that_was_not(tmp_pat
             run(tmp_path / "runs" / folder)
 
 
-def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path):
+def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_BLOCK_TEXTS", 20)
     settings = CandidateSettings(max_candidates=20, fragments=False)  # which looks no further than it must
     chosen = choose_anchors(encode, SENTENCES, 3, method="fps", settings=settings, work_dir=tmp_path)
     others = [*SENTENCES[:20], "Another one."]
