@@ -67,17 +67,13 @@ def library() -> ctypes.CDLL:
         best = _open("plain").native_level()
         if level and LEVELS.index(level) > best:
             raise InputError(f"PELLUCID_NATIVE is {level!r}, and this processor can do {LEVELS[best]!r} at most")
-        return _open(level or _best_built(best))
+        best_built = next(level for level in reversed(LEVELS[: best + 1]) if _path(level).exists())
+        return _open(level or best_built)
     except (OSError, AttributeError) as error:
         raise PellucidError(
             f"the compiled kernels cannot be loaded: {error}. Build them with `python hatch_build.py` in a clone, or "
             "install pellucid again"
         ) from error
-
-
-def _best_built(best: int) -> str:
-    """Return the highest level that the processor can do and the compiler could."""
-    return next(level for level in reversed(LEVELS[: best + 1]) if _path(level).exists())
 
 
 def _path(level: str) -> Path:
