@@ -31,7 +31,7 @@ MAX_WHERE_VALUES = 10_000  # that these compare with
 MAX_TEXTS = 2_048  # of one request
 MAX_TEXT_CHARS = 200_000
 _MAX_WEIGHTS = 100
-_NO_TOKEN_IDS = (
+_TOKEN_IDS_HINT = (
     "; token ids are those of another vocabulary. In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
 )
 _TEI_TYPES = {400: "Empty", 424: "Backend", 429: "Overloaded", 503: "Unhealthy", 504: "Overloaded"}
@@ -199,7 +199,7 @@ def _parser(model: type[RequestBody]) -> Callable[[bytes], Any]:
             raise ApiError(422, unknown_name("field", str(name), list(model.model_fields)), name)
         positions = [str(position) for position in error["loc"][1:] if isinstance(position, int)]
         path = ".".join([name or "the body", *positions])
-        hint = _NO_TOKEN_IDS if positions and error["type"] == "string_type" else ""
+        hint = _TOKEN_IDS_HINT if positions and error["type"] == "string_type" else ""
         raise ApiError(422, f"{path}: {error['msg'].removeprefix('Value error, ')}{hint}", name)
 
     return parse

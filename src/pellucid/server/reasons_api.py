@@ -249,7 +249,7 @@ def _documents(index: Index, body: DocumentsRequest) -> dict[str, Any]:
     return {
         "total": count_documents(commit, body.where),
         "documents": written(
-            ({"id": one.id, "title": one.title, "text": one.text, "metadata": one.metadata} for one in page),
+            ({name: getattr(document, name) for name in ("id", "title", "text", "metadata")} for document in page),
             "ask for fewer documents",
         ),
         "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
