@@ -85,10 +85,10 @@ class BatchEncoder:
         return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
 
 
-def checked_column(schema: Any, column: str, kept: Sequence[str] | None = None) -> int:
+def checked_column(schema: Any, column: str, other_columns: Sequence[str] | None = None) -> int:
     """Return the index of the column of texts, after checking that it holds text and no column has a reserved name.
 
-    `kept` names the other columns that stay; None is all of them.
+    `other_columns` are those that stay; None is all of them.
     """
     if schema.names.count(column) != 1:
         many = "several columns" if column in schema.names else "no column"
@@ -96,7 +96,9 @@ def checked_column(schema: Any, column: str, kept: Sequence[str] | None = None) 
     index: int = schema.names.index(column)
     if error := text_column_error(schema, index):
         raise InputError(error)
-    reserved = {EMBEDDING, INDICES, VALUES} & ({*schema.names} - {column} if kept is None else {*kept})
+    reserved = {EMBEDDING, INDICES, VALUES} & (
+        {*schema.names} - {column} if other_columns is None else {*other_columns}
+    )
     if reserved:
         raise InputError(f"a column is called {min(reserved)!r}, as that of the embeddings is; give it another name")
     return index

@@ -143,7 +143,7 @@ def _check_columns(file: CorpusFile, has_ids: bool) -> None:
         schema = table.schema
         table.check_once([file.field, *[file.id_field] * has_ids])
     try:
-        checked_column(schema, file.field, kept=[file.id_field] * has_ids)
+        checked_column(schema, file.field, other_columns=[file.id_field] * has_ids)
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
     if not has_ids:

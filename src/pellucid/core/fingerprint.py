@@ -63,9 +63,9 @@ def same_model(first: Any, second: Any) -> bool:
         return _cosine(first, second) >= _MIN_SAME_COSINE  # not for NaN
     try:
         return first["stored"] == second["stored"] and all(
-            one["dimension"] == other["dimension"]
-            and np.allclose(one["probes"], other["probes"], rtol=0.0, atol=_TOLERANCE)
-            for one, other in zip(first["functions"], second["functions"], strict=True)
+            function1["dimension"] == function2["dimension"]
+            and np.allclose(function1["probes"], function2["probes"], rtol=0.0, atol=_TOLERANCE)
+            for function1, function2 in zip(first["functions"], second["functions"], strict=True)
         )
     except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
         return False
