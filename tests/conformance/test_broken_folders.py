@@ -312,7 +312,7 @@ DESCRIPTIONS = {
         (("words",), [], "does not describe a lexicon model"),
         (SETTINGS, {"pooling": "none"}, "does not describe a lexicon model: pooling"),
         (SETTINGS, {"colour": 1}, "does not describe a lexicon model"),
-        (("about",), [["a"]], "is not a dimension|1 dimensions"),
+        (("about",), [["a"]], "is not a dimension|1 dimensions|broken mixing"),
     ],
     ("key tokens", "keytokens.json"): [
         *((SETTINGS, setting, r"keytokens\.json") for setting in (

@@ -154,7 +154,7 @@ def test_subwords_and_spelling_count():
     assert english.spelling is not None and not same(english, plain)
     assert not same(model.reweight({"bank": 0.5}), model)
     rows = np.eye(2, dtype=np.float32)
-    assert not same(StaticEmbedder(["ab", "c"], rows), StaticEmbedder(["a", "bc"], rows))
+    assert not same(StaticEmbedder(Vocabulary(["ab", "c"]), rows), StaticEmbedder(Vocabulary(["a", "bc"]), rows))
 
 
 def test_weights_of_an_ensemble_count_and_survive_saving(fruit, tmp_path):
