@@ -57,14 +57,14 @@ def variance_rows(teacher: str, folder: Path, corpus: Path) -> Iterator[list[Any
         each.add(vectors[seen])
         which = f", words seen {least} times or more" if least > 1 else ""
         for title, moments in (("sentences", means), ("words", each)):
-            yield [f"{teacher}, {title}{which}", f"{moments.count:,}", str(moments.width), *cells(moments)]
+            yield [f"{teacher}, {title}{which}", f"{moments.count:,}", str(len(moments.mean)), *cells(moments)]
 
 
 def cells(moments: Moments) -> list[str]:
     """Return how many components hold each share of the variance, and the share that some of them hold."""
     held = np.cumsum(shares(moments.spectrum(centred=True)))
     counts = [str(int(np.searchsorted(held, share)) + 1) for share in VARIANCE]
-    return counts + [f"{held[round(moments.width * part) - 1]:.1%}" for part in KEPT_DIMENSIONS]
+    return counts + [f"{held[round(len(moments.mean) * part) - 1]:.1%}" for part in KEPT_DIMENSIONS]
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
