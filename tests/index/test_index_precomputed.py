@@ -14,6 +14,7 @@ pytest.importorskip("Stemmer")
 from pellucid import Index
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError
+from pellucid.index import QueryFunction
 
 IDS = ["a", "b", "c"]
 TEXTS = ["apples and pears", "cars and bicycles", "pears on a table"]
@@ -167,6 +168,13 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
         assert index.score("b", "a", weights={"letters": 1}).score == 0
         hit = index.score("abc", "b", weights={"letters": 1})
         assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score)
+        twice = scipy.sparse.csr_matrix(([1.0, 1.0], [1, 1], [0, 2]), (1, 26))
+        for wrong in (rows, rows[:0]):
+            with pytest.raises(InputError, match="for 1 documents"):
+                index.update("a", vectors={"letters": wrong})
+        index.update("a", vectors={"letters": twice})
+        assert twice.nnz == 2  # what was given is not changed
+        assert index.score("b", "a", weights={"letters": 1}).score == pytest.approx(1.0)
 
 
 # --- What happens to them later ---
@@ -199,6 +207,20 @@ def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
         index.update("a", text="ppp")
         assert "ppp" in model.asked
         assert cosines(index, "a pear") == expected("a pear", np.vstack([Counting()(["ppp"]), ROWS[1:]]))
+        index.update("a", vectors={"far": np.float32([0, 0, 0, 2])})
+        assert cosines(index, "a pear") == expected("a pear", np.vstack([[0, 0, 0, 2], ROWS[1:]]))
+        for wrong in ([1.0, 2.0], 5, None, "x", np.ones((1, 4)), [[1.0] * 4], np.ones((2, 4))):
+            with pytest.raises(InputError, match="vectors of 'far'"):
+                index.update("a", vectors={"far": wrong})
+
+
+def test_a_model_that_encodes_only_queries_takes_documents_with_vectors(tmp_path):
+    with Index.create(tmp_path / "index", {"far": QueryFunction(lambda texts: np.ones((len(texts), 2)))}) as index:
+        index.add(["draft"], ids=["a"], vectors={"far": np.ones((1, 2))})
+        with pytest.raises(InputError, match="encodes only queries"):
+            index.add(["another"], ids=["b"])
+        index.update("a", text="final", vectors={"far": [1.0, 0.0]})
+        assert index.score("any", "a", weights={"far": 1}).score == pytest.approx(0.5**0.5)
 
 
 def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(tmp_path, fruit):

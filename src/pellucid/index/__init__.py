@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pellucid.index.evaluation import read_qrels as read_qrels, read_queries as read_queries
     from pellucid.index.hits import Hit as Hit, Hits as Hits
     from pellucid.index.index import Index as Index
+    from pellucid.index.precomputed import QueryFunction as QueryFunction
     from pellucid.index.reasons import Reasons as Reasons
 else:
     __getattr__, __dir__, __all__ = lazy(
@@ -16,6 +17,7 @@ else:
             "pellucid.index.evaluation": "read_qrels read_queries",
             "pellucid.index.hits": "Hit Hits",
             "pellucid.index.index": "Index",
+            "pellucid.index.precomputed": "QueryFunction",
             "pellucid.index.reasons": "Reasons",
         },
     )

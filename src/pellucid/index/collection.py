@@ -411,18 +411,24 @@ class DocumentCollection:
         text: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        vectors: Mapping[str, Any] | None = None,
     ) -> None:
         """Change a document; what is not given stays as it is.
 
         Args:
             id: its own.
-            text: a new one, which every model encodes; to give vectors of it, add the document again.
+            text: a new one, which every model encodes for which no new vector is given.
             title: a new one, "" for none; the text is then encoded again with it.
             metadata: all of it, in the place of the old.
+            vectors: name of a model -> the row of the document, as in `add`.
 
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
+        vectors_by_name = {
+            name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
+            for name, row in (vectors or {}).items()
+        }
         with self._exclusive_writer() as writer:
             segment, row = self._locate(writer.commit, id)
             document = writer.commit.segments[segment].document(row)
@@ -431,10 +437,12 @@ class DocumentCollection:
             records = records_from_columns([text], [document.id], [title], [metadata])
             changed = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
             is_same = (changed[0].text, changed[0].title) == (document.text, document.title)
-            additions = Additions(self._snapshot)
-            additions.add(
-                changed, stored_rows(writer.commit, list(self._snapshot.models) if is_same else [], [document])
-            )
+            stored = stored_rows(writer.commit, list(self._snapshot.models) if is_same else [], [document])
+            rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
+            rows.check(1)
+            precomputed = rows.rows_for(changed, 0)
+            additions = Additions(self._snapshot, precomputed=precomputed)
+            additions.add(changed, {**stored, **precomputed})
             self._store(additions, self._snapshot.models)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:

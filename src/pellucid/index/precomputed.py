@@ -7,7 +7,7 @@ and `verify` does not compare them with the texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,39 @@ Rows = Mapping[str, Sequence[Vector | None]]
 """By part the rows of some passages."""
 
 CHUNK_ROWS = 4096  # rows looked at together
+
+
+class QueryFunction:
+    """A model of an index that encodes only queries; the vectors of documents are given to `Index.add`.
+
+    >>> bool(QueryFunction(lambda texts: [[1.0, 0.0]] * len(texts)).encode_query(["a"]))
+    True
+    """
+
+    def __init__(self, function: Callable[[list[str]], Any]) -> None:
+        """Take a function from a list of texts to one vector each.
+
+        Raises:
+            InputError: it cannot be called.
+        """
+        if not callable(function):
+            raise InputError(f"a function is {shown(function)}; give one that takes a list of texts")
+        self.encode_query = self._function = function
+
+    def __call__(self, texts: list[str]) -> Any:
+        """Return the vectors of texts as queries."""
+        return self._function(texts)
+
+    def encode_document(self, texts: list[str]) -> Any:
+        """Raise an error: the vectors of documents are given.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "this model encodes only queries, and a document has no vector yet. Give it: "
+            "index.add(texts, ids=ids, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
+        )
 
 
 class PrecomputedVectors:
