@@ -69,6 +69,21 @@ def test_what_was_missed_is_said_with_what_it_lacked(index):
     assert index.evaluate({"x": "pear"}, {"x": {"a": 1}}, top_k=1).measures[0].part == "bm25"
 
 
+def test_a_query_is_encoded_once_for_all_weights(tmp_path):
+    asked = []
+
+    def model(texts):
+        asked.extend(texts)
+        return np.array([[t.count("a"), t.count("e"), 1] for t in texts], np.float32)
+
+    with Index.create(tmp_path / "index", {"one": model}) as index:
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
+        asked.clear()
+        queries = {str(n): f"pear {n}" for n in range(25)}
+        index.evaluate(queries, {q: {"c": 1} for q in queries})
+        assert sorted(asked) == sorted(queries.values())
+
+
 def test_ids_may_be_anything_and_grades_are_bounded(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["one apple", "two pears", "three cars", "four laws"], ids=[1, "a\0b", "a\0c", " "])

@@ -1,7 +1,7 @@
 """Evaluation of an index on judged queries: measures of each part, and why relevant documents were missed.
 
 The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
-not hold. All searches are of one commit, with its word weights.
+not hold. All searches are of one commit, with its word weights; each query is encoded once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, missing_extra, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
+from pellucid.index.arrays import Vector
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
 from pellucid.index.settings import validate_word_weights
@@ -38,6 +39,7 @@ TOGETHER = "together"
 """The name of all parts, as searches weigh them."""
 
 MAX_LACKED_ROWS = 3  # of what a missed document lacked
+BATCH_QUERIES = 256  # queries encoded at once
 MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
 
 
@@ -143,19 +145,27 @@ class IndexEvaluation(Report):
 
 
 class JudgedQueries:
-    """Queries that have a text and a relevant document, asked of one commit with any weights."""
+    """Queries that have a text and a relevant document, encoded, and asked of one commit with any weights."""
 
     def __init__(self, snapshot: Snapshot, queries: Queries, relevant: Relevant) -> None:
-        """Check the queries and judgements."""
+        """Check the queries and judgements, and encode the queries, each once."""
         _trec_eval()  # before anything takes time
         settings = snapshot.commit.state.settings
         self.snapshot, self.weights = snapshot, dict[str, float](settings["weights"])
         self._word_weights = validate_word_weights(None, settings)
         self.texts, self.relevant, self.left_out = _checked(queries, relevant)
+        texts = list(dict.fromkeys(self.texts.values()))
+        self._rows: dict[str, dict[str, Vector | None]] = {text: {} for text in texts}  # by text and model
+        for name, model in snapshot.models.items():
+            for start in range(0, 0 if model.is_static else len(texts), BATCH_QUERIES):
+                batch = texts[start : start + BATCH_QUERIES]
+                for text, row in zip(batch, model.vectors(batch, "query")):
+                    self._rows[text][name] = row
 
     def plan(self, query: str, weights: Mapping[str, float]) -> QueryPlan:
         """Return the plan of a query, by its id, with weights that add up to 1."""
-        return plan_query(self.texts[query], weights, self.snapshot, self._word_weights)
+        text = self.texts[query]
+        return plan_query(text, weights, self.snapshot, self._word_weights, rows=self._rows[text])
 
     def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
         """Return the ids of the first hits of each query, best first."""

@@ -60,10 +60,11 @@ class Model:
         """Whether its embeddings are means of word vectors."""
         return isinstance(self.encoder, StaticEmbedder)
 
-    def analyze_query(self, query: str) -> Query | None:
-        """Return a query as the model reads it, None where it knows nothing of it."""
+    def analyze_query(self, query: str, row: Vector | None = None) -> Query | None:
+        """Return a query as the model reads it, None where it knows nothing of it; `row` is what `vectors` gave."""
         analyzed = self.encoder.analyze(query, "query")
-        row = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0]
+        if row is None:
+            row = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0]
         return None if row is None else analyzed.use_unit(row)
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:

@@ -17,6 +17,7 @@ from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
 from pellucid.explain.rows import DIMENSION, Row
+from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.models import Model
@@ -108,6 +109,7 @@ def plan_query(
     word_weights: Mapping[str, float] = MappingProxyType({}),
     *,
     steer: Mapping[str, float] = MappingProxyType({}),
+    rows: Mapping[str, Vector | None] = MappingProxyType({}),
 ) -> QueryPlan:
     """Encode a query for each part that counts.
 
@@ -117,6 +119,7 @@ def plan_query(
         snapshot: what it is asked of.
         word_weights: what its words count, by word.
         steer: texts that the vectors of dense models are moved to, or with a weight below 0 away from.
+        rows: by model the row of the query, where it is encoded already.
     """
     parts: dict[str, PlannedPart] = {}
     terms: dict[str, float] = {}
@@ -146,7 +149,7 @@ def plan_query(
         if isinstance(model.encoder, StaticEmbedder):
             part, spans = _plan_static(query, model.name, model.encoder, weight, snapshot.words, word_weights)
         else:
-            part, spans = _plan_model(query, model, weight, snapshot.words.analyser, word_weights)
+            part, spans = _plan_model(query, model, weight, snapshot.words.analyser, word_weights, rows.get(name))
         if spans is not None:
             unknown_spans.append(spans)
         if part is not None:
@@ -245,10 +248,10 @@ def _plan_static(
 
 
 def _plan_model(
-    query: str, model: Model, weight: float, analyser: Analyser, word_weights: Mapping[str, float]
+    query: str, model: Model, weight: float, analyser: Analyser, word_weights: Mapping[str, float], row: Vector | None
 ) -> tuple[PlannedPart | None, set[Span] | None]:
     """Return what another model makes of a query, and the spans of the words it does not know; None for nothing."""
-    model_query = model.analyze_query(query)
+    model_query = model.analyze_query(query, row)
     if model_query is None:
         return None, None
     words, (coverage, gaps) = split_words(query), model_query.coverage_and_gaps
