@@ -22,7 +22,7 @@ from pellucid.native.kernels import (
 )
 from pellucid.native.library import library
 
-_BUCKETS, _NEIGHBOURS, _COMMON = 1 << 18, 32, 500  # as in spelling.c and static/spelling.py
+_NEIGHBOURS, _COMMON = 32, 500  # as in spelling.c and static/spelling.py
 _MAX_WORD_CHARS = 1 << 22  # characters of a word: the slots of its n-grams and its neighbours' have numbers of 31 bits
 _NGRAM_ARRAYS = "codes ends rows starts members weights"
 

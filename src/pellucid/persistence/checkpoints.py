@@ -35,6 +35,7 @@ from pellucid.persistence.store import (
     write_tensors,
     writing,
 )
+from pellucid.text.lines import batches_by_size
 
 _BLOCK_TEXTS, _BLOCK_CHARACTERS = 1_024, 1 << 20  # texts of a corpus that are held back until they are proven, at most
 _SAVED = ("*.state.safetensors", "*.state.jsonl", "*.state.bin", "checkpoint-*")  # what a work folder never holds alone
@@ -115,7 +116,7 @@ class WorkFolder:
         """Yield the texts of `source`, of which those read before must be the same, and note the others."""
         record = self._state["texts"].setdefault(key, {"blocks": [], "texts": 0, "whole": False})
         blocks, n_blocks, n_texts = record["blocks"], 0, 0
-        for n_blocks, block in enumerate(_blocks(source), 1):
+        for n_blocks, block in enumerate(batches_by_size(source, _BLOCK_TEXTS, len, _BLOCK_CHARACTERS), 1):
             if n_blocks > len(blocks) and not record["whole"]:
                 blocks.append(_digest_of(block))
                 record["texts"] += len(block)
@@ -216,20 +217,6 @@ class WorkFolder:
         if digest is None or digest.hexdigest() != entry["checksum"]:
             raise self._damaged(path)
         return digest
-
-
-def _blocks(source: Iterable[str]) -> Iterator[list[str]]:
-    """Yield texts in blocks that end after as many texts or characters as may be held back."""
-    block: list[str] = []
-    n_characters = 0
-    for text in source:
-        block.append(text)
-        n_characters += len(text)
-        if len(block) == _BLOCK_TEXTS or n_characters >= _BLOCK_CHARACTERS:
-            yield block
-            block, n_characters = [], 0
-    if block:
-        yield block
 
 
 def _digest_of(value: Any) -> str:
