@@ -101,6 +101,8 @@ def _split(text: str) -> list[Word]:
 
 def _find_words(text: str) -> list[Word]:
     """Find the words of a text that is in word form."""
+    if text.isascii():
+        return [Word(match[0], *match.span()) for match in _BETWEEN_ASCII_MARKS.finditer(text)]
     words = []
     for match in _BETWEEN_ASCII_MARKS.finditer(text):
         piece, start = match[0], match.start()
