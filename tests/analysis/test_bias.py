@@ -253,8 +253,7 @@ def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
 
 
 @pytest.mark.full
-def test_the_commands_write_reports_of_models_and_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("Stemmer")
+def test_the_commands_write_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from typer.testing import CliRunner
 
     from pellucid.cli.app import app
@@ -267,11 +266,10 @@ def test_the_commands_write_reports_of_models_and_indexes(tmp_path: Path, monkey
     run = CliRunner().invoke
     result = run(app, ["bias", "-m", "model", *common])
     assert result.exit_code == 0 and "men - women" in result.output, result.output
-    with pellucid.Index.create("index", pellucid.load("model")) as index:
-        index.add([f"{a} was here" for a, _ in PAIRS])
-    result = run(app, ["report", "index", *common, "--html", "r.html", "--markdown", "r.md"])
+    Path("letters.txt").write_text("".join(f"{a} was here\n" for a, _ in PAIRS))
+    command = ["report", "-m", "model", "--texts", "letters.txt", *common, "--html", "r.html"]
+    result = run(app, command)
     assert result.exit_code == 0, result.output
-    text = Path("r.md").read_text()
-    assert "the index index: 16 texts" in text and Path("r.html").exists() and "Report" not in text.splitlines()[0]
-    refused = run(app, ["report", "model", *common, "--markdown", "r.md"])
+    assert "letters.txt: 16 texts" in Path("r.html").read_text()
+    refused = run(app, command)
     assert refused.exit_code == 1 and "--overwrite" in refused.output

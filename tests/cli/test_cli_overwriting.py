@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import numpy as np
@@ -76,26 +75,14 @@ def test_an_output_is_replaced_on_request(run, tmp_path):
     assert "holds no pellucid model" in said and (tmp_path / "notes" / "letter.txt").read_text() == "mine"
 
 
-def test_what_is_changed_in_its_place_needs_no_request(run, tmp_path):
-    run("edit", "-m", "fruit", "-o", "./fruit", "--without", "0")
+def test_an_input_is_replaced_on_request(run, tmp_path):
+    run("edit", "-m", "fruit", "-o", "./fruit", "--without", "0", "--overwrite")
     assert len(pellucid.load("fruit").dimensions) == 2
-    run("duplicates", "here.txt", "-m", "fruit", "--keep", "here.txt")
+    run("duplicates", "here.txt", "-m", "fruit", "--keep", "here.txt", "--overwrite")
     assert (tmp_path / "here.txt").read_text() == "the apple\na pear\n"
-    before = contents(tmp_path)
-    command = ["encode", "here.txt", "-m", "fruit", "--format", "npy", "-o", "here.txt"]  # vectors change no texts
-    assert "--overwrite" in run(*command, code=1)
-    assert contents(tmp_path) == before
 
 
-def test_the_name_of_a_bundled_model_is_not_the_folder_of_that_name(run, tmp_path):
-    shutil.copytree("fruit", "static-en")
-    assert "--overwrite" in run("edit", "-o", "static-en", "--without", "0", code=1)
-    assert contents(tmp_path / "static-en").keys() == {
-        tmp_path / "static-en" / path.relative_to(tmp_path / "fruit") for path in contents(tmp_path / "fruit")
-    }
-
-
-@pytest.mark.parametrize("kind", ["empty file", "empty folder", "device", "nothing"])
+@pytest.mark.parametrize("kind", ["empty file", "empty folder", "nothing"])
 def test_what_holds_nothing_is_no_reason_to_ask(run, tmp_path, kind):
     if kind == "empty folder":
         (tmp_path / "made").mkdir()
@@ -103,7 +90,7 @@ def test_what_holds_nothing_is_no_reason_to_ask(run, tmp_path, kind):
         return
     if kind == "empty file":
         (tmp_path / "rows.npy").touch()
-    run("encode", "here.txt", "-m", "fruit", "--format", "npy", "-o", os.devnull if kind == "device" else "rows.npy")
+    run("encode", "here.txt", "-m", "fruit", "-o", "rows.npy")
 
 
 def test_functions_that_write_a_file_replace_none_unasked(tmp_path, fruit):

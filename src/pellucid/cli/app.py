@@ -20,7 +20,6 @@ import typer
 from pellucid.cli import look, make, search, serving
 from pellucid.cli.input import (
     FILE_DEFAULTS,
-    AsTextOption,
     FileOptions,
     HtmlOption,
     JsonOption,
@@ -28,7 +27,6 @@ from pellucid.cli.input import (
     PlotOption,
     TableOption,
     TextsHelp,
-    blocks,
     corpus_file,
     encoder_with_reasons,
     open_model,
@@ -101,13 +99,15 @@ app = typer.Typer(
     epilog="Progress bars go to stderr after two seconds of work; PELLUCID_PROGRESS=0 silences them.",
 )
 
+_BLOCK_TEXTS = 16_384  # that are encoded together
+
 _Roles = Annotated[
     str | None,
     typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
 ]
 _Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="The file to write; .npy, .jsonl or .parquet. Default: JSON lines to stdout."),
+    typer.Option("--output", "-o", help="The file to write; .npy or .jsonl. Default: JSON lines to stdout."),
 ]
 
 
@@ -147,10 +147,6 @@ def encode(
         Path | None, typer.Argument(help="A folder of shards to write or resume, instead of --output.")
     ] = None,
     output_file: _Output = None,
-    kind: Annotated[
-        str | None,
-        typer.Option("--format", help="npy, jsonl or parquet."),
-    ] = None,
     role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
     id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
@@ -161,8 +157,8 @@ def encode(
     Memory use does not grow with the number of texts. The output file appears when it is
     complete.
 
-    With a FOLDER, embeddings and ids are written in shards of 65,536 texts. Rerun the
-    command to resume. Ids are row numbers unless --id-field names a column.
+    With a FOLDER, embeddings and ids are written in .parquet shards of 65,536 texts. Rerun
+    the command to resume. Ids are row numbers unless --id-field names a column.
 
     Some models encode queries differently from documents, e.g. with an instruction;
     without --role a text is neither.
@@ -170,8 +166,8 @@ def encode(
     \b
     Examples:
       pellucid encode texts.txt -o embeddings.npy
-      pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
-      pellucid encode reviews.jsonl --field review -o reviews.parquet
+      pellucid encode questions.txt --role query -m my-lexicon -o questions.jsonl
+      pellucid encode reviews.jsonl --field review -o reviews.npy
       pellucid encode big.parquet shards --id-field key
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
@@ -179,12 +175,10 @@ def encode(
     if folder is None:
         if id_field is not None:
             raise typer.BadParameter("needs a folder of shards", param_hint="--id-field")
-        _encode_to_file(open_model(model), read(file, file_options), output_file, kind, text_role)
+        _encode_to_file(open_model(model), read(file, file_options), output_file, text_role)
         return
     if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
-    if kind not in (None, "parquet"):
-        raise typer.BadParameter("shards are parquet files", param_hint="--format")
     from pellucid.bulk import CorpusSettings, encode_corpus
 
     settings = CorpusSettings(role=text_role)
@@ -192,17 +186,17 @@ def encode(
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 
-def _encode_to_file(model: Embedder, texts: Iterator[str], path: Path | None, kind: str | None, role: Role) -> None:
+def _encode_to_file(model: Embedder, texts: Iterator[str], path: Path | None, role: Role) -> None:
     """Write the embeddings of texts to a file, or to stdout without one."""
-    from pellucid.cli.output import open_writer, output_format
+    from pellucid.cli.output import open_writer
     from pellucid.progress import Progress
+    from pellucid.text.lines import batches_by_size
 
-    file_kind = output_format(path, kind)
     encode_texts = {None: model.encode, "query": model.encode_query, "document": model.encode_document}[role]
     shows_bar = path is not None or not sys.stdout.isatty()  # not between the lines of the result
-    with open_writer(path, file_kind, model.get_embedding_dimension(), sys.stdout) as write:
+    with open_writer(path, model.get_embedding_dimension(), sys.stdout) as write:
         with Progress("encoding", enabled=shows_bar) as progress:
-            for block in blocks(texts):
+            for block in batches_by_size(texts, _BLOCK_TEXTS, len):
                 write(block, encode_texts(block))
                 progress.advance(len(block))
 
@@ -253,8 +247,7 @@ def duplicates(
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
     if output is not None:
-        columns = dict.fromkeys(("row", "kept_row"), "integer") | {"score": "number"}
-        columns |= dict.fromkeys(("text", "kept_text", "difference", "reasons"), "string")
+        columns = ["row", "kept_row", "score", "text", "kept_text", "difference", "reasons"]
         reasons_of = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in result.pairs)
         pairs = (
             [p.duplicate + 1, p.kept + 1, p.score, p.duplicate_text, p.kept_text, p.difference, why]
@@ -278,11 +271,9 @@ def explain(
     below: Annotated[float | None, typer.Option(help="Fewest words of B to remove to get below this.")] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
-    plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
-    as_text: AsTextOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -302,8 +293,7 @@ def explain(
       pellucid explain "a loan for a house" "a house and its garden, sold on a loan" --below 0.5
       pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured
     """
-    if not as_text:
-        refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
+    refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model) if reasons is None else encoder_with_reasons(model, reasons)
     if below is not None:
@@ -316,7 +306,7 @@ def explain(
         if b is None:
             raise typer.BadParameter("needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
-    show(explanation, json, html, plot, plain=plain, top_k=top_k, rows=rows)
+    show(explanation, json, html, plot, top_k=top_k, rows=rows)
 
 
 @app.command()
@@ -324,7 +314,6 @@ def describe(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, stdin, one a line.")] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Words to name.")] = 5,
     json: JsonOption = False,
-    as_text: AsTextOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Describe in one line what each text is mostly about.
@@ -334,8 +323,7 @@ def describe(
       pellucid describe "The bank raised the interest rate on home loans."
       pellucid describe < texts.txt
     """
-    if not as_text:
-        refuse_files(texts or (), f"pellucid describe < {(texts or ['texts.txt'])[0]}")
+    refuse_files(texts or (), f"pellucid describe < {(texts or ['texts.txt'])[0]}")
     inputs = texts or read("-")
     opened = open_model(model)
     for text in inputs:

@@ -28,9 +28,9 @@ def write_documents(path: Path, opened: Index, where: Any, page: dict[str, Any])
     from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns, list_documents
 
     commit = opened.snapshot().commit
-    columns = dict.fromkeys(DOCUMENT_COLUMNS, "string") | field_columns(commit)
     documents = list_documents(commit, where, **page)
     fields = commit.state.fields
+    columns = [*DOCUMENT_COLUMNS, *field_columns(commit)]
     write_table(path, columns, ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in documents))
 
 
@@ -39,15 +39,15 @@ def write_hits(path: Path, opened: Index, hits_by_query: Iterable[tuple[str, Ite
     from pellucid.index.listing import field_columns
 
     commit, components = opened.snapshot().commit, list(opened.weights)
-    columns = {"query": "string", "rank": "integer", "id": "string", "title": "string", "text": "string"}
-    columns |= {"score": "number"} | {f"score.{name}": "number" for name in components} | {"reason": "string"}
+    scores = ["score", *(f"score.{name}" for name in components)]
+    columns = ["query", "rank", "id", "title", "text", *scores, "reason"]
     rows = (
         (query, rank, hit.id, hit.title, hit.text, hit.score, *map(hit.parts.get, components), hit.summary(),
          *map(hit.metadata.get, commit.state.fields))
         for query, hits in hits_by_query
         for rank, hit in enumerate(hits, offset + 1)
     )  # fmt: skip
-    write_table(path, columns | field_columns(commit, columns), rows)
+    write_table(path, [*columns, *field_columns(commit, columns)], rows)
 
 
 def show_documents(opened: Index, where: Any, page: dict[str, Any], *, json: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -27,17 +27,11 @@ _MODEL = "A bundled name, a folder, or a Hugging Face hub id"
 ModelOption = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL}.")]
 ModelsOption = Annotated[list[str], typer.Option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
 TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many to show.")]
-AsTextOption = Annotated[bool, typer.Option("--text", help="Take the arguments as texts, even if such files exist.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
 TableOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.")]
-_TEACHER = "A sentence-transformers or pellucid model: folder, name or hub id."
-TeacherOption = Annotated[str, typer.Option("--teacher", help=_TEACHER)]
-NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
-WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
-DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
 
 FileOptions = Mapping[str, Any]
 """How a file is read: arguments of `CorpusFile`."""
@@ -71,11 +65,7 @@ _DOCUMENT_OPTIONS = (
 
 FILE_DEFAULTS: FileOptions = MappingProxyType({})
 
-Pair = tuple[str, str]
-_Item = TypeVar("_Item", str, Pair)
-
 STDIN = "/dev/stdin"
-_BLOCK_TEXTS = 16_384
 _ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
 _FILE_ENDINGS = tuple(
     ".txt .csv .tsv .jsonl .ndjson .json .parquet .xlsx .xz .gz .bz2 .zip".split()
@@ -100,13 +90,6 @@ def encoder_with_reasons(name: str, kind: str) -> EncoderEmbedder:
             "give one with --model"
         )
     return opened.with_reasons(kind)
-
-
-def work_folder(path: Path | None, output: Path) -> Path:
-    """Return the folder for the state of a run that makes `output`."""
-    if output.name in ("", ".."):
-        raise InputError(f"the output {str(output)!r} has no name of its own; give the name of what is made")
-    return path or output.with_name(output.name + ".work")
 
 
 def reads_texts(command: Callable[..., None]) -> Callable[..., None]:
@@ -148,17 +131,6 @@ def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
     return CorpusFile(STDIN if source == "-" else source, **options)
 
 
-def corpus_of(source: str, file_options: FileOptions) -> CorpusFile | Iterator[str]:
-    """Return a corpus: the file, which can be read again, or the lines of stdin where `source` is "-"."""
-    from pellucid.text.lines import check_file
-
-    if source == "-":
-        return read(source, file_options)
-    file = corpus_file(source, file_options)
-    check_file(file.source)  # now: a teacher takes long to open
-    return file
-
-
 def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str]:
     """Yield the texts of file `source`, or of stdin where it is "-": each line is one.
 
@@ -192,16 +164,9 @@ def refuse_files(texts: Iterable[str | None], instead: str) -> None:
     """Refuse names of files where texts are expected; `instead` is what reads a file."""
     for text in texts:
         if text is not None and _is_file(text):
-            raise InputError(f"{text} is a file; for what is in it: {instead}. Add --text if this is the text itself")
-
-
-def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """Cut texts, or pairs of them, into lists of bounded number and size."""
-    from pellucid.text.lines import batches_by_size
-
-    return batches_by_size(
-        items, _BLOCK_TEXTS, lambda item: len(item) if isinstance(item, str) else sum(map(len, item))
-    )
+            raise InputError(
+                f"{text} is a file; for what is in it: {instead}. If this is the text itself, put a blank behind it"
+            )
 
 
 def roles_of(value: str | None, texts: int, option: str) -> list[Role]:
@@ -243,7 +208,7 @@ def numbers_of(options: Iterable[str] | None, option: str, form: str) -> dict[st
     return number_by_name
 
 
-def tabbed_pairs(source: str) -> Iterator[Pair]:
+def tabbed_pairs(source: str) -> Iterator[tuple[str, str]]:
     """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
     from pellucid.text.lines import read_lines
 
@@ -263,7 +228,7 @@ def _is_file(name: str) -> bool:
     if os.path.exists(name) and not os.path.isdir(name):  # a pipe, as of <(command), is read like a file
         return True
     if name.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, name)):
-        raise InputError(f"file not found: {name}. Add --text if this is the text itself")
+        raise InputError(f"file not found: {name}. Put a blank behind it if it is the text")
     return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,11 +27,9 @@ from pellucid.cli.output import say, show, write_table
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import date as Day
 
-    from pellucid.analysis.clustering import Topics
-    from pellucid.core.embedder import Embedder
+    from pellucid.text.tables import CorpusFile
 
 commands = typer.Typer()
 
@@ -87,12 +85,12 @@ def compare(
 @commands.command()
 @reads_texts
 def topics(
-    corpus: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin; or the folder of an index.")],
+    corpus: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")],
     n: Annotated[
         int | None,
         typer.Option("-n", "--topics", min=2, help="Number of topics. [default: 4 to 30, by the texts]"),
     ] = None,
-    date: Annotated[str | None, typer.Option(help="Column or field of dates, to show how topics change.")] = None,
+    date: Annotated[str | None, typer.Option(help="Column of dates, to show how topics change.")] = None,
     date_format: Annotated[
         str | None, typer.Option(help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y.")
     ] = None,
@@ -106,91 +104,54 @@ def topics(
     """Find the topics of many texts, each named by the words that set it apart.
 
     Texts without a word that the model knows have no topic. --output writes the topic of
-    each text, with its date and, for an index, its id.
+    each text, with its date.
 
     \b
     Examples:
       pellucid topics reviews.csv --field review -n 12
       pellucid topics reviews.csv --field review --date published --plot topics.png
-      pellucid topics my-index -o labels.csv
+      pellucid topics reviews.csv --field review -o labels.csv
     """
     from pellucid.analysis.clustering import topics as find
 
-    corpus_texts = _dated_texts(corpus, date, date_format, file_options)
-    result = find(open_model(model), corpus_texts.texts, n=n, dates=corpus_texts.dates)
+    if date is None:
+        texts, dates = list(read(corpus, file_options)), None
+    else:
+        texts, dates = _dated_texts(corpus_file(corpus, file_options), date, date_format)
+    result = find(open_model(model), texts, n=n, dates=dates)
     if output is not None:
-        _write_labels(output, result, corpus_texts)
+        names = [result.topics[label].name if label >= 0 else None for label in result.labels]
+        labels = (label if label >= 0 else None for label in result.labels)
+        dated = [] if dates is None else [None if day is None else str(day) for day in dates]
+        columns = ["row", *["date"] * bool(dated), "topic", "name", "text"]
+        cells = [range(1, len(texts) + 1), *[dated] * bool(dated), labels, names, texts]
+        write_table(output, columns, zip(*cells, strict=True))
     show(result, json, html, plot)
 
 
-class _DatedTexts(NamedTuple):
-    """The texts of a file or of an index."""
-
-    texts: list[str]
-    dates: list[Day | None] | None  # where a column or field of dates is named
-    ids: list[str] | None  # of documents of an index
-
-
-def _dated_texts(source: str, date: str | None, date_format: str | None, file_options: FileOptions) -> _DatedTexts:
-    """Return the texts of a file or of an index, and their dates where a column or field of dates is named."""
-    if (Path(source) / "index.json").is_file():
-        from pellucid.index import Index
-        from pellucid.index.listing import check_field
-
-        with Index.open(source, read_only=True) as index:
-            if date is not None:
-                date = check_field(index.snapshot().commit, date)
-            documents = list(index)
-        texts, ids = [document.titled_text.strip() for document in documents], [document.id for document in documents]
-        dates = [] if date is None else [document.metadata.get(date) for document in documents]
-        return _DatedTexts(texts, None if date is None else _days(date, dates, date_format, ids), ids)
-    if date is None:
-        return _DatedTexts(list(read(source, file_options)), None, None)
-    file = corpus_file(source, file_options)
-    rows = [(file.text_of(row), row.values) for row in file.rows([file.field, date])]
-    if not any(isinstance(values, dict) and date in values for _, values in rows):
-        raise InputError(f"{source} has no column {date!r:.80}; name one with --date, for stdin with --delimiter too")
-    names = [f"row {row:,}" for row in range(1, len(rows) + 1)]
-    days = _days(date, [values.get(date) for _, values in rows], date_format, names)
-    return _DatedTexts([text for text, _ in rows], days, None)
-
-
-def _days(column: str, values: list[Any], date_format: str | None, names: list[str]) -> list[Day | None]:
-    """Return the dates of a column, None where there is none; a note says which cells are no dates."""
+def _dated_texts(file: CorpusFile, column: str, date_format: str | None) -> tuple[list[str], list[Day | None]]:
+    """Return the texts of a file and their dates, None where there is none; a note says which cells are no dates."""
     from pellucid.analysis.clustering import parse_day
 
+    rows = [(file.text_of(row), row.values) for row in file.rows([file.field, column])]
+    if not any(isinstance(values, dict) and column in values for _, values in rows):
+        raise InputError(f"{file} has no column {column!r:.80}; name one with --date, for stdin with --delimiter too")
     days: list[Day | None] = []
     unreadable = []
-    for name, value in zip(names, values, strict=True):
+    for number, (_, values) in enumerate(rows, 1):
         try:
-            days.append(parse_day(value, date_format))
+            days.append(parse_day(values.get(column), date_format))
         except ValueError:
             days.append(None)
-            unreadable.append(f"{name} ({value!r:.40})")
+            unreadable.append(f"row {number:,} ({values.get(column)!r:.40})")
     if unreadable:
         more = ", ..." if len(unreadable) > _N_NAMED_DATES else ""
         say(
-            f"note: {column!r:.80} holds no date in {len(unreadable):,} of {len(values):,}, which have no period: "
+            f"note: {column!r:.80} holds no date in {len(unreadable):,} of {len(rows):,}, which have no period: "
             f"{', '.join(unreadable[:_N_NAMED_DATES])}{more}. Dates are as 2024-05-31; --date-format takes others",
             err=True,
         )
-    return days
-
-
-def _write_labels(path: Path, result: Topics, corpus: _DatedTexts) -> None:
-    """Write a table: row from 1, id in an index, date, index of its topic (none for no topic), name, text."""
-    columns = {"row": "integer"}
-    cells: list[Iterable[Any]] = [range(1, len(corpus.texts) + 1)]
-    if corpus.ids is not None:
-        columns["id"] = "string"
-        cells.append(corpus.ids)
-    if corpus.dates is not None:
-        columns["date"] = "date"
-        cells.append(None if value is None else str(value) for value in corpus.dates)
-    columns |= {"topic": "integer", "name": "string", "text": "string"}
-    topics = [result.topics[label].name if label >= 0 else None for label in result.labels]
-    cells += [(label if label >= 0 else None for label in result.labels), topics, corpus.texts]
-    write_table(path, columns, zip(*cells, strict=True))
+    return [text for text, _ in rows], days
 
 
 @commands.command()
@@ -222,55 +183,26 @@ def bias(
 @commands.command()
 @reads_texts
 def report(
-    subject: Annotated[str, typer.Argument(help="A model: bundled name, folder or hub id; or the folder of an index.")],
     texts: Annotated[Path | None, typer.Option(help="Your texts; 1,000 or more audit the dimensions.")] = None,
     pairs: Annotated[list[str] | None, typer.Option(help="As for bias; repeat for more. [default: gender]")] = None,
     targets: _TargetsOption = "occupations",
     title: Annotated[str | None, typer.Option(help="Title of the report. [default: the model's name]")] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file.")] = None,
+    model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
-    """Write a report on a model or an index for readers who do not work with it.
+    """Write a report on a model for readers who do not work with it.
 
     It says what the model is, how it treats groups, and what the tests do not show; all
-    statistics are in an appendix. With 1,000 texts or more, dimensions are audited too. Of
-    an index, the first model is tested, and its documents are the texts.
+    statistics are in an appendix. With 1,000 texts or more, dimensions are audited too.
 
     \b
     Examples:
-      pellucid report static-en --html report.html --markdown report.md
-      pellucid report my-index --pairs gender --pairs nationality --html report.html
-      pellucid report my-encoder --texts letters.csv --field body --title "Letters, 2026"
+      pellucid report --html report.html
+      pellucid report -m my-encoder --texts letters.csv --field body --title "Letters, 2026"
     """
     from pellucid.analysis.bias_audit import report as measure
-    from pellucid.persistence.store import writing
 
-    corpus: Any = None if texts is None else corpus_file(texts, file_options)
-    source = None
-    if (Path(subject) / "index.json").is_file():
-        opened, documents = _model_and_documents(Path(subject))
-        source = f"the index {Path(subject).name}"
-        title, source, corpus = title or source, None if corpus else source, corpus or documents
-    else:
-        opened = open_model(subject)
-    result = measure(opened, corpus, pairs=pairs or "gender", targets=targets, corpus=source, title=title)
-    if markdown is not None:
-        with writing(markdown) as tmp_path:
-            tmp_path.write_text(result.to_markdown(), encoding="utf-8")
-        say(f"wrote {markdown}", err=True)
-    if html is not None or markdown is None or json:
-        show(result, json, html)
-
-
-def _model_and_documents(folder: Path) -> tuple[Embedder, list[str]]:
-    """Return the first model of an index, and the texts of its documents."""
-    from pellucid.index import Index
-
-    with Index.open(folder, read_only=True) as index:
-        models = [model.encoder for model in index.snapshot().models.values()]
-        if not models:
-            raise InputError(f"{folder} has no model, only BM25; name a model, and give the texts with --texts")
-        documents = [document.titled_text.strip() for document in index]
-        return models[0], documents
+    corpus = None if texts is None else corpus_file(texts, file_options)
+    show(measure(open_model(model), corpus, pairs=pairs or "gender", targets=targets, title=title), json, html)

@@ -9,28 +9,20 @@ import typer
 
 from pellucid.cli.input import (
     FILE_DEFAULTS,
-    DtypeOption,
     FileOptions,
     ModelOption,
-    NewModelOption,
-    TeacherOption,
     TextsHelp,
-    WorkDirOption,
-    corpus_of,
+    corpus_file,
     numbers_of,
     open_model,
     reads_texts,
     values_of,
-    work_folder,
 )
 from pellucid.cli.output import say
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
     from pellucid.core.dimensions import Which
-    from pellucid.core.embedder import Embedder
-    from pellucid.lexicon.static import StaticLexiconEmbedder
-    from pellucid.static.embedder import StaticEmbedder
 
 commands = typer.Typer()
 
@@ -38,21 +30,20 @@ commands = typer.Typer()
 @commands.command()
 @reads_texts
 def distill(
-    corpus: Annotated[str, typer.Argument(help=f"Sentences: {TextsHelp}; - is stdin.")],
-    teacher: TeacherOption,
-    output: NewModelOption,
-    work_dir: WorkDirOption = None,
+    corpus: Annotated[str, typer.Argument(help=f"Sentences: {TextsHelp}.")],
+    teacher: Annotated[str, typer.Option(help="A sentence-transformers or pellucid model: folder, name or hub id.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
     dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
     drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
     vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
     cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
     steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
-    dtype: DtypeOption = "float16",
+    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")] = "float16",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
 
-    Needs pellucid[torch]. Rerun the command to resume. Python has more settings, and
+    Needs pellucid[torch]. Rerun the command to resume: OUTPUT.work holds the state. Python has more settings, and
     makes models of several languages: pellucid.distill, docs/crosslingual.md.
 
     \b
@@ -64,13 +55,18 @@ def distill(
     from pellucid.static.training.distill import distill as make
     from pellucid.static.training.extraction import ExtractionSettings
     from pellucid.static.training.tuning import RefinementSettings
+    from pellucid.text.lines import check_file
 
     if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
+    if output.name in ("", ".."):
+        raise InputError(f"the output {str(output)!r} has no name of its own; give the name of what is made")
+    file = corpus_file(corpus, file_options)
+    check_file(file.source)  # also now: a teacher takes long to open
     model = make(
         teacher,
-        corpus_of(corpus, file_options),
-        work_dir=work_folder(work_dir, output),
+        file,
+        work_dir=output.with_name(output.name + ".work"),
         extraction=ExtractionSettings(max_vocabulary=vocabulary, cased=cased),
         pca=PcaSettings(dimensions=dimensions, drop=drop),
         refinement=RefinementSettings(steps=steps),
@@ -96,16 +92,16 @@ def edit(
     \b
     Examples:
       pellucid edit -m anchors-en-200 -o mine --without 9 --without 104
-      pellucid edit -m mine -o mine --rename "12=credit cards" --scale "40=0.5"
+      pellucid edit -m mine -o mine --overwrite --rename "12=credit cards" --scale "40=0.5"
       pellucid edit -o mine --word "immune=0.3"
     """
     edited = open_model(model)
     if word:
-        edited = _reweighted(edited, numbers_of(word, "--word", "WORD=FACTOR"))
+        edited = edited.reweight(numbers_of(word, "--word", "WORD=FACTOR"))
     before = edited.dimensions
 
     def number(name: str) -> int:
-        return before.number(_which(name))
+        return before.number(int(name) if name.isdecimal() else name)
 
     dropped, merged = list(map(number, without or ())), list(map(number, merge or ()))
     scales, renames = numbers_of(scale, "--scale", "DIMENSION=FACTOR"), values_of(rename, "--rename", "DIMENSION=NAME")
@@ -120,16 +116,3 @@ def edit(
     edited = edited.without(removed) if removed else edited
     edited.save_pretrained(output)
     say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
-
-
-def _reweighted(model: Embedder, factors: dict[str, float]) -> StaticEmbedder | StaticLexiconEmbedder:
-    """Return a static model with the vectors of some words scaled."""
-    from pellucid.lexicon.static import StaticLexiconEmbedder
-    from pellucid.static.embedder import static_model
-
-    word_model = model if isinstance(model, StaticLexiconEmbedder) else static_model(model, "--word")
-    return word_model.reweight(factors)
-
-
-def _which(name: str) -> Which:
-    return int(name) if name.isdecimal() else name

@@ -1,16 +1,16 @@
-"""Output of the command line: results, JSON lines, facts about models, and embeddings as npy, JSON lines or parquet.
+"""Output of the command line: results, tables, facts about models, and embeddings as npy or JSON lines.
 
 Embeddings are written block by block, in bounded memory, and renamed at the end (`store.writing`).
 """
 
 from __future__ import annotations
 
+import csv
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial, wraps
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
@@ -27,17 +27,12 @@ if TYPE_CHECKING:
 # characters beside those that JSON escapes itself
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-
-_OUTPUT_FOLDERS = ("output",)  # parameters of commands
-_OUTPUT_FILES = ("output_file", "html", "markdown", "plot", "keep")
-_CHANGED = {"edit": "model", "duplicates": "file"} | dict.fromkeys(
-    ("add", "spell", "prune", "retrain", "languages"), "model"
-)  # commands that change what a parameter names, where the output has the same name
+_OUTPUT_FILES = ("output_file", "html", "plot", "keep")  # parameters of commands
 
 
 def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the option --overwrite, without which it replaces no existing file or folder."""
-    outputs = [name for name in (*_OUTPUT_FOLDERS, *_OUTPUT_FILES) if name in signature(command).parameters]
+    outputs = [name for name in ("output", *_OUTPUT_FILES) if name in signature(command).parameters]
     if not outputs or "overwrite" in signature(command).parameters:
         return command
 
@@ -45,11 +40,10 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, overwrite: bool, **arguments: Any) -> None:
         from pellucid.persistence.store import check_vacant
 
-        changed = arguments.get(_CHANGED.get(command.__name__, ""))
         for name in outputs if not overwrite else ():
             path = arguments[name]
             is_unfit = path is None or (name in _OUTPUT_FILES and path.is_dir())  # of which the command speaks
-            if not is_unfit and (changed is None or not _is_same(path, changed)):
+            if not is_unfit:
                 check_vacant(path, "replace it with --overwrite")
         command(**arguments)
 
@@ -60,13 +54,6 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
-
-
-def _is_same(path: Path, name: str) -> bool:
-    """Whether an output is what another parameter names: a file, or a model that does not come with us."""
-    from pellucid.persistence.folder import bundled_models
-
-    return name not in bundled_models() and os.path.exists(name) and path.exists() and path.samefile(name)
 
 
 class Listed(TyperGroup):
@@ -112,7 +99,6 @@ def show(
     html: Path | None = None,
     plot: Path | None = None,
     *,
-    plain: bool = False,
     top_k: int | None = None,
     rows: bool = False,
 ) -> None:
@@ -141,8 +127,8 @@ def show(
     if json:
         typer.echo(shown_json(result.to_json()))
     elif html is None and plot is None:
-        console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
-        if plain or not console.is_terminal:
+        console = Console(highlight=False, soft_wrap=False)
+        if not console.is_terminal:
             typer.echo(result.to_text(width=console.width, **limits, **with_rows))
         else:
             console.print(Lines(result._parts(**limits, **with_rows)))
@@ -179,44 +165,30 @@ def model_summary(name: str) -> dict[str, Any]:
     return summary | {"megabytes": round(size / 1e6, 1), "card": str(card)}
 
 
-FORMATS = ("npy", "jsonl", "parquet")
-
 Write = Callable[[Sequence[str], Any], None]
 """Takes a block's texts and their embeddings: float32 [texts, dimension], or a CSR matrix of that shape."""
 
 
-def output_format(path: Path | None, name: str | None) -> str:
-    """Return the format called `name`, otherwise the one `path` ends with; JSON lines without both."""
-    if name is None and path is None:
-        return "jsonl"
-    chosen = (name or (path.suffix if path else "")).lower().removeprefix(".")
-    if chosen not in FORMATS:
-        named = f"format {name!r}" if name else f"the format of {path}"
-        raise InputError(f"cannot write {named}; end the file name in .npy, .jsonl or .parquet, or name one of them")
-    return chosen
-
-
 @contextmanager
-def open_writer(path: Path | None, kind: str, dimension: int, stdout: IO[str]) -> Iterator[Write]:
-    """Yield the function that writes blocks to `path`, whole or not at all; JSON lines may go to `stdout`."""
+def open_writer(path: Path | None, dimension: int, stdout: IO[str]) -> Iterator[Write]:
+    """Yield the function that writes blocks to `path`, whole or not at all, or as JSON lines to `stdout`."""
     if path is None:
-        if kind != "jsonl":
-            raise InputError(f"{kind} is not text and cannot go to the terminal or a pipe; name a file with --output")
         yield _json_lines(stdout)
         return
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file to write, or give the folder after FILE for shards")
+    kind = path.suffix.lower()
+    if kind not in (".npy", ".jsonl"):
+        raise InputError(
+            f"cannot write {path}; end its name in .npy or .jsonl, or give a folder after FILE for shards of parquet"
+        )
     from pellucid.persistence.store import writing
 
-    is_device = path.exists() and not path.is_file()  # such as /dev/null, which cannot be replaced
-    with nullcontext(path) if is_device else writing(path) as target, _OPENERS[kind](target, dimension) as write:
-        yield write
-
-
-@contextmanager
-def _open_jsonl(path: Path, dimension: int) -> Iterator[Write]:
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        yield _json_lines(file)
+    with writing(path) as tmp_path:
+        if kind == ".npy":
+            with _open_npy(tmp_path, dimension) as write:
+                yield write
+        else:
+            with open(tmp_path, "w", encoding="utf-8", newline="\n") as file:
+                yield _json_lines(file)
 
 
 def _json_lines(file: IO[str]) -> Write:
@@ -252,7 +224,7 @@ def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
     def write(texts: Sequence[str], embeddings: Any) -> None:
         nonlocal count
         if hasattr(embeddings, "tocsr"):
-            raise InputError("this model's embeddings are sparse, which npy cannot hold; write .jsonl or .parquet")
+            raise InputError("this model's embeddings are sparse, which npy cannot hold; write .jsonl, or shards")
         file.write(np.ascontiguousarray(embeddings, dtype="<f4").data)
         count += len(embeddings)
 
@@ -264,59 +236,13 @@ def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
         write_array_header_1_0(file, {**header, "shape": (count, dimension)})
 
 
-@contextmanager
-def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
-    """Write one row group a block: columns `text` and `embedding` (a list, or a struct of two where sparse)."""
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetWriter
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
-    import numpy as np
-
-    from pellucid.text.unicode import well_formed
-
-    dense = pa.list_(pa.float32(), dimension)
-    writer: Any = None
-
-    def write(texts: Sequence[str], embeddings: Any) -> None:
-        nonlocal writer
-        if hasattr(embeddings, "tocsr"):
-            rows = embeddings.tocsr()
-            starts = pa.array(rows.indptr, pa.int32())
-            columns = [
-                pa.ListArray.from_arrays(starts, pa.array(a)) for a in (rows.indices.astype(np.int32), rows.data)
-            ]
-            column = pa.StructArray.from_arrays(columns, names=["dimensions", "values"])
-        else:
-            column = pa.FixedSizeListArray.from_arrays(np.asarray(embeddings, np.float32).ravel(), type=dense)
-        table = pa.table({"text": pa.array(map(well_formed, texts), pa.string()), "embedding": column})
-        writer = writer or ParquetWriter(path, table.schema)
-        writer.write_table(table)
-
-    try:
-        yield write
-        if writer is None:
-            writer = ParquetWriter(path, pa.schema({"text": pa.string(), "embedding": dense}))
-    finally:
-        if writer is not None:
-            writer.close()
-
-
-_OPENERS = {"npy": _open_npy, "jsonl": _open_jsonl, "parquet": _open_parquet}
-
-
 TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".xlsx")
-
-Columns = Mapping[str, str]
-"""The columns of a table and what they hold: "date", or anything else."""
 
 Rows = Iterable[Sequence[Any]]
 """Rows of a table: strings, numbers, booleans, None, and lists of these."""
 
 _MAX_CELL_UNITS = 32_767  # of a workbook, in UTF-16
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # characters that no workbook can hold
-_FIRST_YEAR = 1901  # of dates in a workbook: Excel knows none before 1900, whose leap day it gets wrong
 
 
 def check_table(path: Path | None) -> None:
@@ -325,11 +251,12 @@ def check_table(path: Path | None) -> None:
         raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
 
 
-def write_table(path: Path, columns: Columns, rows: Rows) -> None:
+def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:
     """Write rows to a table one at a time, whole or not at all, and say so on stderr.
 
     CSV and TSV have a byte order mark, so that Excel reads their UTF-8; there and in workbooks what a spreadsheet would
-    take for a formula gets an apostrophe before it, which our reader takes away again.
+    take for a formula gets an apostrophe before it, which our reader takes away again. A cell of a workbook is cut at
+    32,767 characters (a note says so) and lacks control characters.
 
     Raises:
         InputError: the name does not end in one of `TABLE_FORMATS`.
@@ -338,39 +265,29 @@ def write_table(path: Path, columns: Columns, rows: Rows) -> None:
     from pellucid.persistence.store import writing
 
     check_table(path)
-    writers: dict[str, Callable[[Path, Columns, Rows], None]] = {
-        ".csv": partial(_write_delimited, ","), ".tsv": partial(_write_delimited, "\t"), ".jsonl": _write_jsonl,
-        ".xlsx": _write_xlsx,
-    }  # fmt: skip
+    kind = path.suffix.lower()
     with writing(path) as tmp_path:
-        writers[path.suffix.lower()](tmp_path, columns, rows)
+        if kind == ".xlsx":
+            _write_xlsx(tmp_path, columns, rows)
+        elif kind == ".jsonl":
+            _write_jsonl(tmp_path, columns, rows)
+        else:
+            with open(tmp_path, "w", encoding="utf-8-sig", newline="") as file:
+                table = csv.writer(file, delimiter="," if kind == ".csv" else "\t")
+                table.writerows(list(map(cell, row)) for row in chain([columns], rows))
     say(f"wrote {path}", err=True)
 
 
-def cell(value: Any, *, is_workbook: bool = False) -> Any:
-    """Return a value as a cell of any table of cells: lists as JSON, no formulas, in a workbook what one can hold."""
+def cell(value: Any) -> Any:
+    """Return a value as a cell of a table of cells: lists as JSON, no formulas."""
     from pellucid.text.delimited import as_cell
     from pellucid.text.unicode import well_formed
 
     value = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, tuple)) else value
-    if not isinstance(value, str):
-        return value
-    text = well_formed(value)
-    if not is_workbook:
-        return as_cell(text)
-    text = as_cell(_NOT_XML.sub("", text))
-    return text.encode("utf-16-le")[: 2 * _MAX_CELL_UNITS].decode("utf-16-le", "ignore")
+    return as_cell(well_formed(value)) if isinstance(value, str) else value
 
 
-def _write_delimited(delimiter: str, path: Path, columns: Columns, rows: Rows) -> None:
-    import csv
-
-    with open(path, "w", encoding="utf-8-sig", newline="") as file:
-        table = csv.writer(file, delimiter=delimiter)
-        table.writerows(list(map(cell, row)) for row in chain([list(columns)], rows))
-
-
-def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
+def _write_jsonl(path: Path, columns: Sequence[str], rows: Rows) -> None:
     from pellucid.text.unicode import well_formed
 
     with open(path, "w", encoding="utf-8", newline="\n") as file:
@@ -379,7 +296,7 @@ def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
             file.write(well_formed(json.dumps(record, ensure_ascii=False)) + "\n")
 
 
-def _write_xlsx(path: Path, columns: Columns, rows: Rows) -> None:
+def _write_xlsx(path: Path, columns: Sequence[str], rows: Rows) -> None:
     try:
         from openpyxl import Workbook
         from openpyxl.cell import WriteOnlyCell
@@ -391,31 +308,22 @@ def _write_xlsx(path: Path, columns: Columns, rows: Rows) -> None:
     workbook = Workbook(write_only=True)
     workbook.properties.creator = WORKBOOK_CREATOR
     sheet = workbook.create_sheet("pellucid")
-    n_changed = 0
-    for row in chain([list(columns)], rows):
-        cells = []
-        for kind, value in zip(columns.values(), row, strict=True):
-            written = WriteOnlyCell(sheet, _day(value) if kind == "date" else cell(value, is_workbook=True))
+    n_cut = 0
+    for row in chain([columns], rows):
+        n_cut += sum(isinstance(value, str) and len(value) > _MAX_CELL_UNITS for value in row)
+        cells = [WriteOnlyCell(sheet, _workbook_value(value)) for value in row]
+        for written in cells:
             if isinstance(written.value, str):
                 written.data_type = "s"  # also what openpyxl would take for an error, such as #N/A
-                n_changed += isinstance(value, str) and written.value.removeprefix("'") != value.removeprefix("'")
-            cells.append(written)
         sheet.append(cells)
     workbook.save(path)
-    if n_changed:
-        say(
-            f"note: {n_changed:,} cells are cut at {_MAX_CELL_UNITS:,} characters or lack control characters, the "
-            "limits of a workbook; .csv, .jsonl and .parquet hold all",
-            err=True,
-        )
+    if n_cut:
+        say(f"note: {n_cut:,} cells are cut at {_MAX_CELL_UNITS:,} characters; .csv and .jsonl hold all", err=True)
 
 
-def _day(value: Any) -> Any:
-    """Return a date without a time as a workbook's date, any other value as a cell."""
-    from datetime import date
-
-    if isinstance(value, str) and len(value) == len("2024-05-31"):
-        with suppress(ValueError):
-            day = date.fromisoformat(value)
-            return day if day.year >= _FIRST_YEAR else value
-    return cell(value, is_workbook=True)
+def _workbook_value(value: Any) -> Any:
+    """Return a value as a cell of a workbook: without control characters, and cut."""
+    content = cell(_NOT_XML.sub("", value) if isinstance(value, str) else value)
+    if not isinstance(content, str):
+        return content
+    return content.encode("utf-16-le")[: 2 * _MAX_CELL_UNITS].decode("utf-16-le", "ignore")

@@ -148,15 +148,15 @@ def document_number(after: int | str) -> int:
     return int(after)
 
 
-def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) -> dict[str, str]:
-    """Return the columns of fields and what they hold; one called like a reserved column is metadata.NAME."""
-    columns: dict[str, str] = {}
+def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) -> list[str]:
+    """Return the columns of fields; one called like a reserved column is metadata.NAME."""
+    columns: list[str] = []
     types = field_types(commit.state.fields)
     for name in commit.state.fields:
         column = name
         while column in reserved or column in columns or (column != name and column in types):
             column = f"metadata.{column}"
-        columns[column] = types.get(name, "string")
+        columns.append(column)
     return columns
 
 
