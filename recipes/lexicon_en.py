@@ -25,8 +25,7 @@ from scipy import sparse
 
 import pellucid
 from pellucid import LexiconEmbedder, StaticEmbedder, StaticLexiconEmbedder
-from pellucid.core.arrays import l2_normalize
-from pellucid.core.mixing import largest_coordinates
+from pellucid.core.arrays import l2_normalize, largest_coordinates
 from pellucid.lexicon.static import WordClusters
 from pellucid.static import ExtractionSettings, RefinementSettings
 from pellucid.static.bags import Bags

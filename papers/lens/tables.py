@@ -28,8 +28,7 @@ from papers.local_tasks import NamedEncoder, evaluate, find_tasks
 from papers.models import kept_encoder, minilm_path
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder
-from pellucid.core.arrays import l2_normalize
-from pellucid.core.mixing import largest_coordinates
+from pellucid.core.arrays import l2_normalize, largest_coordinates
 from pellucid.evaluation.tasks import read_sts
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import read_json

@@ -103,11 +103,6 @@ def check_seed(seed: object) -> None:
     check_integer("seed", seed, 0, 2**32 - 1)
 
 
-def check_draws(draws: object) -> None:
-    """Check how often a control is drawn: its memory and time grow with that, and its error with the root of it."""
-    check_integer("draws", draws, most=10_000)
-
-
 def check_numbers(
     settings: Any, *names: str, least: float = -math.inf, most: float = math.inf, above: float = -math.inf,
     below: float = math.inf, integer: bool = False, optional: bool = False,

@@ -105,19 +105,9 @@ def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: P
     assert lines[0]["embedding"]["dimensions"] == [0, 1]
     assert lines[0]["embedding"]["values"] == pytest.approx([2 / 5**0.5, 1 / 5**0.5])
     assert lines[1] == {"text": "", "embedding": {"dimensions": [], "values": []}}
-    run(SparseLetterEmbedder(), "encode", str(texts), "-o", str(tmp_path / "rows.parquet"))
-    import pyarrow.parquet
-
-    rows = pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pylist()
-    assert [row["embedding"]["dimensions"] for row in rows] == [[0, 1], [], [25]]
-
-
-def test_sparse_embeddings_are_refused_for_npy(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(cli, "open_model", lambda name: SparseLetterEmbedder())
-    result = CliRunner().invoke(cli.app, ["encode", "-", "-o", str(tmp_path / "rows.npy")], input="a\n")
-    assert result.exit_code == 1
-    assert "sparse" in result.stderr
-    assert list(tmp_path.iterdir()) == []
+    result = CliRunner().invoke(cli.app, ["encode", str(texts), "-o", str(tmp_path / "rows.npy")])
+    assert result.exit_code == 1 and "sparse" in result.stderr
+    assert list(tmp_path.iterdir()) == [texts]
 
 
 @pytest.fixture(scope="module")
@@ -358,11 +348,9 @@ def test_rank_orders_as_search_does(searching, family):
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 @pytest.mark.parametrize("role", ["query", "document", None])
-def test_blocks_and_prompt_names_are_the_role(searching, family, role):
+def test_prompt_names_are_the_role(searching, family, role):
     model = searching[family]
     expected = dense_rows(encoded(model, TEXTS, role))
-    blocks = [dense_rows(block) for block in model.encode_blocks(iter(TEXTS), role=role, block_size=2)]
-    assert np.concatenate(blocks) == pytest.approx(expected, abs=1e-5)
     assert dense_rows(model.encode(TEXTS, prompt_name=role)) == pytest.approx(expected, abs=1e-5)
     assert dense_rows(encoded(model, TEXTS[0], role)).ravel() == pytest.approx(expected[0], abs=1e-5)
 
@@ -373,7 +361,6 @@ def test_a_role_that_is_none_is_told(searching):
         lambda: model.explain("a", "b", role1="passage"),
         lambda: model.explain("a", "b", role2="passage"),
         lambda: model.coverage("a", role="passage"),
-        lambda: model.encode_blocks(["a"], role="passage"),
     ):
         with pytest.raises(InputError, match="role is 'passage'; it must be 'query', 'document' or None"):
             call()
@@ -440,7 +427,7 @@ def test_a_table_in_place_of_texts_is_refused_with_its_column_of_texts(searching
     model, given = searching[family], TABLES[table]()
     for asked in (
         model.encode, model.encode_query, model.encode_document, model.coverage, model.describe, model.explain,
-        lambda texts: model.explain("a man", texts), lambda texts: list(model.encode_blocks(texts)),
+        lambda texts: model.explain("a man", texts),
     ):  # fmt: skip
         with pytest.raises(InputError, match=r"such as texts\['text'\]"):
             asked(given)
@@ -613,17 +600,6 @@ def test_a_model_says_what_it_is(searching, tmp_path):
     rows = searching["ensemble"].encode(TEXTS)
     assert (rows @ rows.T).toarray() == pytest.approx(searching["ensemble"].similarity(rows, rows), abs=1e-6)
     assert searching["ensemble"].similarity_fn_name == "dot"
-
-
-def test_tokenize_gives_the_ids_that_are_read(searching):
-    pytest.importorskip("torch")
-    ids = searching["static"].tokenize(["a man quagga", "", "the beach"])
-    assert ids["input_ids"].tolist() == [0, 1, 6, 4] and ids["offsets"].tolist() == [0, 2, 2]
-    read = searching["lexicon"].tokenize(["a man", "a"])
-    assert read["input_ids"].shape == read["attention_mask"].shape and read["attention_mask"].sum(1).diff() == -1
-    assert set(searching["anchors"].tokenize(["a man"])) >= {"input_ids", "attention_mask"}
-    with pytest.raises(InputError, match="a letters model has no tokenizer"):
-        LetterEmbedder().tokenize(["a"])
 
 
 def test_habits_of_sentence_transformers_work(searching, tmp_path):

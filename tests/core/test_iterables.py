@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
 
 TEXTS = [
@@ -22,7 +21,6 @@ PAIRS = list(pairwise(TEXTS))
 Give = Callable[[Iterable[Any]], Any]
 CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
     "encode": lambda static, anchors, give: static.encode(give(TEXTS)).tolist(),
-    "encode_blocks": lambda static, anchors, give: [rows.tolist() for rows in static.encode_blocks(give(TEXTS))],
     "audit": lambda static, anchors, give: pellucid.audit(anchors, give(TEXTS)).to_json(),
     "cards": lambda static, anchors, give: pellucid.cards(anchors, give(TEXTS)).to_json(),
     "compare": lambda static, anchors, give: pellucid.compare([static, anchors], give(PAIRS)).to_json(),
@@ -46,29 +44,3 @@ def test_texts_that_can_be_read_once_give_what_a_list_does(name: str, give: Give
 def test_an_array_of_strings_is_texts(fruit: StaticEmbedder) -> None:
     texts = np.array(TEXTS, object)
     np.testing.assert_array_equal(fruit.encode(texts), fruit.encode(TEXTS))
-
-
-def test_only_one_block_is_read_ahead(fruit: StaticEmbedder) -> None:
-    read = 0
-
-    def endless() -> Iterator[str]:
-        nonlocal read
-        while True:
-            read += 1
-            yield "apple"
-
-    blocks = fruit.encode_blocks(endless(), block_size=7)
-    assert read == 0
-    assert len(next(blocks)) == len(next(blocks)) == 7
-    assert read == 14
-
-
-def test_bad_input_is_named(fruit: StaticEmbedder) -> None:
-    with pytest.raises(InputError, match="text 5 is NoneType"):
-        list(fruit.encode_blocks(["apple"] * 5 + [None], block_size=2))  # type: ignore[list-item]
-    with pytest.raises(InputError, match="texts is one string, 'apple'"):
-        fruit.encode_blocks("apple")
-    with pytest.raises(InputError, match="must be an iterable of strings, got 7"):
-        fruit.encode_blocks(7)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="block_size is 0"):
-        fruit.encode_blocks(["apple"], block_size=0)

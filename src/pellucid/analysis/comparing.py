@@ -226,11 +226,11 @@ def _most_changed(
         if size[index] < 10**-_RANK_DECIMALS:
             return
         model = int(np.abs(difference[index]).argmax())
-        before, after = (models[n].explain_unfitted(*pairs[index]) for n in (0, model))
+        texts = list(pairs[index])
+        before, after = (models[n].explain_queries(*models[n].analyze_texts(texts, [None, None])) for n in (0, model))
         golden = float(gold[index]) if len(gold) else None
         change, rows = float(difference[index, model]), tuple(_row_changes(before, after, most[1]))
-        text1, text2 = pairs[index]
-        yield ChangedPair(text1, text2, tuple(scores[index].tolist()), golden, model, change, rows)
+        yield ChangedPair(texts[0], texts[1], tuple(scores[index].tolist()), golden, model, change, rows)
 
 
 def _row_changes(before: Explanation, after: Explanation, most: int) -> list[RowChange]:

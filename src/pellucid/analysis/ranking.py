@@ -166,7 +166,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     check_integer("top_k", top_k)
     check_integer("reasons", reasons, 0)
-    analyzed_query, rows = model.analyze(query, "query"), model.encode_document(texts)
+    analyzed_query, rows = model.analyze_texts([query], ["query"])[0], model.encode_document(texts)
     coverage, gaps = analyzed_query.coverage_and_gaps
     scores = model.similarity(analyzed_query.vector, rows)[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()

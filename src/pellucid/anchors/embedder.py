@@ -36,7 +36,6 @@ from pellucid.core.dimensions import (
     Dimensions,
     DimensionTable,
     Edit,
-    on_one_line,
     read_dimensions,
     scaling,
     write_dimensions,
@@ -119,7 +118,7 @@ class AnchorEmbedder(Embedder):
         factors = np.ones(len(texts), np.float32) if weights is None else np.asarray(weights, np.float32)
         if factors.shape != (len(texts),) or not (np.isfinite(factors) & (factors > 0)).all():
             raise InputError(f"weights must be {len(texts)} positive numbers, one an anchor, got shape {factors.shape}")
-        names = list(map(on_one_line, texts))
+        names = [" ".join(text.split()) for text in texts]
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
             first, second = [index for index, other_name in enumerate(names) if other_name == name][:2]
@@ -277,14 +276,6 @@ class AnchorEmbedder(Embedder):
     def max_seq_length(self) -> float | None:
         """The encoder's."""
         return self.encoder.max_seq_length
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return what the encoder's `tokenize` does.
-
-        Raises:
-            InputError: the encoder has no `tokenize`.
-        """
-        return self.encoder.tokenize(texts)
 
     def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""
@@ -477,5 +468,5 @@ def _with_text(item: Dimension, before: tuple[str, ...]) -> Dimension:
     """Return the dimension as the table has it; a name that was the anchor text follows it."""
     if not item.about or not all(map(str.strip, item.about)):
         raise InputError(f"the anchor text of {item.name!r:.80} is empty; to drop a dimension use model.without")
-    named_by_text = len(before) == 1 and item.name == on_one_line(before[0])
-    return replace(item, name=on_one_line(" | ".join(item.about)) if named_by_text else item.name)
+    named_by_text = len(before) == 1 and item.name == " ".join(before[0].split())
+    return replace(item, name=" ".join(" | ".join(item.about).split()) if named_by_text else item.name)

@@ -60,8 +60,8 @@ class EncodeOptions(NamedTuple):
         for name in ("pool", "chunk_size"):
             if getattr(self, name) is not None:
                 raise InputError(
-                    f"{name} is given, and encode starts no processes; encode_blocks takes texts of any number in "
-                    "bounded memory"
+                    f"{name} is given, and encode starts no processes; pellucid.encode_corpus takes texts of any "
+                    "number in bounded memory"
                 )
         if isinstance(self.device, list | tuple):
             raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
@@ -73,7 +73,7 @@ class EncodeOptions(NamedTuple):
                 value = getattr(self, name)
                 raise InputError(f"{name} is {value}, and this model's embeddings are dense; leave it out")
         if self.max_active_dims is not None:
-            rows = top_k_per_row(rows, self.max_active_dims)
+            rows = largest_coordinates(rows, self.max_active_dims)
         if self.truncate_dim is not None:
             rows = rows[:, : self.truncate_dim]
         if self.normalize_embeddings:
@@ -101,14 +101,8 @@ def validate_role(role: Any) -> Role:
     return checked
 
 
-class _NoText:
-    """Stands where a second text may be given: None there is a value that is missing."""
-
-    def __repr__(self) -> str:
-        return "(no text)"
-
-
-MISSING_TEXT: Any = _NoText()
+MISSING_TEXT: Any = ...
+"""Stands where a second text may be given: None there is a value that is missing."""
 
 
 def validate_texts(
@@ -156,13 +150,16 @@ def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
     return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
 
 
-def top_k_per_row(rows: Any, count: int) -> Any:
-    """Return CSR rows with the `count` largest values of each, by amount, as `select_max_active_dims` keeps them."""
-    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    order = np.lexsort((-np.abs(rows.data), row_of))
-    selected = np.sort(order[np.arange(len(order)) - rows.indptr[row_of] < count])
-    starts = np.searchsorted(selected, rows.indptr)
-    return type(rows)((rows.data[selected], rows.indices[selected], starts), shape=rows.shape)
+def largest_coordinates(rows: Any, top_k: int) -> Any:
+    """Return CSR rows of which only the `top_k` largest values, by amount, are left; `rows` itself is changed."""
+    is_selected = np.zeros(rows.nnz, bool)
+    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
+        part = np.abs(rows.data[start:end])
+        chosen = np.argpartition(-part, top_k - 1)[:top_k] if len(part) > top_k else np.arange(len(part))
+        is_selected[start + chosen] = True
+    rows.data[~is_selected] = 0
+    rows.eliminate_zeros()
+    return rows
 
 
 def as_tensor(rows: Any, device: Any) -> Any:

@@ -14,16 +14,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.core.interface import ToolInterface
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.persistence.store import read_regular, writing
 from pellucid.process import cached_property
 from pellucid.text.delimited import as_cell, from_cell, long_cells
 from pellucid.text.unicode import well_formed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Which = str | int
 """A dimension, by its name or its number."""
@@ -204,29 +208,8 @@ class Edit(NamedTuple):
         return self.mixing if before is None else before.then(self.mixing)
 
 
-# The edits; what each refuses, with an InputError, the methods of `Embedder` say.
-
-
-def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
-    """Return the edit that drops some dimensions."""
-    removed = set(dimensions.numbers(which))
-    remaining = [index for index in range(len(dimensions)) if index not in removed]
-    if not remaining:
-        raise InputError(f"without these {len(removed)} dimensions none is left")
-    return selection(dimensions, [remaining])
-
-
-def selection(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
-    """Return the edit that keeps only some dimensions, in the model's order."""
-    selected = sorted(dimensions.numbers(which))
-    mixing = Mixing.from_entries(
-        selected, np.arange(len(selected)), np.ones(len(selected)), (len(dimensions), len(selected))
-    )
-    return Edit(Dimensions(dimensions[index] for index in selected), mixing)
-
-
 def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
-    """Return the edit that multiplies coordinates."""
+    """Return the edit that multiplies coordinates; what it refuses `EditableModel.scale` says."""
     diagonal = np.ones(len(dimensions))
     for index, factor in _by_number(dimensions, factors).items():
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MAX_SCALE:
@@ -234,36 +217,8 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
                 f"the factor of {dimensions.names[index]!r:.80} is {shown(factor)}; it must be between 0 and a million"
             )
         diagonal[index] = factor
-    return Edit(dimensions, _diagonal(diagonal))
-
-
-def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
-    """Return the edit that changes only names."""
-    items = list(dimensions)
-    for index, name in _by_number(dimensions, names).items():
-        if not isinstance(name, str):
-            raise InputError(f"the new name of {dimensions.names[index]!r:.80} is {shown(name)}; a name is a string")
-        items[index] = replace(items[index], name=name)
-    return Edit(Dimensions(items), _diagonal(np.ones(len(items))))
-
-
-def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], name: str | None) -> Edit:
-    """Return the edit that sums k dimensions, over sqrt(k) so that merging equal ones changes no score."""
-    merged = dimensions.numbers(which)
-    if len(merged) < 2:
-        raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
-    first = min(merged)
-    texts = tuple(dict.fromkeys(text for index in merged for text in dimensions[index].about))
-    merged_dimension = Dimension(name or " + ".join(dimensions.names[index] for index in merged), texts)
-    remaining = [index for index in range(len(dimensions)) if index == first or index not in merged]
-    column = {index: column_index for column_index, index in enumerate(remaining)} | dict.fromkeys(
-        merged, remaining.index(first)
-    )
-    columns = [column[index] for index in range(len(dimensions))]
-    factors = np.ones(len(dimensions))
-    factors[merged] = 1 / math.sqrt(len(merged))
-    mixing = Mixing.from_entries(np.arange(len(dimensions)), columns, factors, (len(dimensions), len(remaining)))
-    return Edit(Dimensions(merged_dimension if n == first else dimensions[n] for n in remaining), mixing)
+    indices = np.arange(len(dimensions))
+    return Edit(dimensions, Mixing(indices, indices, diagonal, (len(indices), len(indices))))
 
 
 def selected_columns(edit: Edit) -> list[int] | None:
@@ -273,11 +228,6 @@ def selected_columns(edit: Edit) -> list[int] | None:
         return None
     chosen: list[int] = sources[np.argsort(columns)].tolist()
     return chosen
-
-
-def _diagonal(factors: npt.NDArray[np.float64]) -> Mixing:
-    indices = np.arange(len(factors))
-    return Mixing(indices, indices, factors, (len(factors), len(factors)))
 
 
 def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:
@@ -290,6 +240,110 @@ def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int,
             raise InputError(f"{dimensions.names[index]!r:.80} is given twice, by name and by number")
         value_by_index[index] = value
     return value_by_index
+
+
+class EditableModel(ToolInterface):
+    """A model whose dimensions can be looked at and edited; each edit gives a new model."""
+
+    @property
+    def names_dimensions(self) -> bool:
+        """Whether the family gives its dimensions meaningful names."""
+        return type(self).dimensions is not EditableModel.dimensions
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The dimensions in order, each with a name and what it is about; found by number or by name."""
+        return Dimensions(Dimension(f"dimension {number}") for number in range(self.get_embedding_dimension()))
+
+    def without(self, *dimensions: Which | Iterable[Which]) -> Self:
+        """Return a model that lacks some dimensions, given by name or number.
+
+        Raises:
+            InputError: a dimension is unknown (the message suggests the nearest name), or all would be removed.
+        """
+        removed = set(self.dimensions.numbers(dimensions))
+        remaining = [index for index in range(len(self.dimensions)) if index not in removed]
+        if not remaining:
+            raise InputError(f"without these {len(removed)} dimensions none is left")
+        return self.keep(remaining)
+
+    def keep(self, *dimensions: Which | Iterable[Which]) -> Self:
+        """Return a model of these dimensions alone, in the order of this one.
+
+        Raises:
+            InputError: a dimension is unknown, or none is given.
+        """
+        before = self.dimensions
+        selected = sorted(before.numbers(dimensions))
+        count = len(selected)
+        mixing = Mixing.from_entries(selected, np.arange(count), np.ones(count), (len(before), count))
+        return self._edited(Edit(Dimensions(before[index] for index in selected), mixing))
+
+    def scale(self, factors: Mapping[Which, float]) -> Self:
+        """Return a model whose coordinates are multiplied: below 1 a dimension counts less, at 0 not at all.
+
+        A dimension's part in the product of two embeddings grows with the square of its factor.
+
+        Raises:
+            InputError: a dimension is unknown, or a factor is not between 0 and a million.
+        """
+        return self._edited(scaling(self.dimensions, factors))
+
+    def rename(self, names: Mapping[Which, str]) -> Self:
+        """Return a model in which some dimensions, given by old name or number, have other names.
+
+        Raises:
+            InputError: a dimension is unknown, or a new name is empty or taken.
+        """
+        before = self.dimensions
+        items = list(before)
+        for index, name in _by_number(before, names).items():
+            if not isinstance(name, str):
+                raise InputError(f"the new name of {before.names[index]!r:.80} is {shown(name)}; a name is a string")
+            items[index] = replace(items[index], name=name)
+        return self._edited(Edit(Dimensions(items), scaling(before, {}).mixing))
+
+    def merge(self, *dimensions: Which | Iterable[Which], name: str | None = None) -> Self:
+        """Return a model with several dimensions merged into one, at the position of the first.
+
+        Its coordinate is their sum over the square root of their number, so that merging equal ones changes no score.
+
+        Args:
+            dimensions: two or more, by name or number.
+            name: of the new dimension; None joins the old ones.
+
+        Raises:
+            InputError: a dimension is unknown, fewer than two are given, or the name is taken.
+        """
+        before = self.dimensions
+        merged = before.numbers(dimensions)
+        if len(merged) < 2:
+            raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
+        first = min(merged)
+        texts = tuple(dict.fromkeys(text for index in merged for text in before[index].about))
+        whole = Dimension(name or " + ".join(before.names[index] for index in merged), texts)
+        remaining = [index for index in range(len(before)) if index == first or index not in merged]
+        column = {index: column for column, index in enumerate(remaining)}
+        columns = [column[first if index in merged else index] for index in range(len(before))]
+        factors = np.ones(len(before))
+        factors[merged] = 1 / math.sqrt(len(merged))
+        mixing = Mixing.from_entries(np.arange(len(before)), columns, factors, (len(before), len(remaining)))
+        return self._edited(Edit(Dimensions(whole if n == first else before[n] for n in remaining), mixing))
+
+    def reweight(self, factors: Mapping[str, float]) -> Self:
+        """Return a model in which some words count more or less: of the static family, whose words have vectors.
+
+        Args:
+            factors: word -> factor.
+
+        Raises:
+            InputError: the family has no vectors of words.
+        """
+        raise InputError(f"only static models weight words; the {self.family} family has no vectors of words")
+
+    def _edited(self, edit: Edit) -> Self:
+        """Return this model after `edit`; what a family implements to make its dimensions editable."""
+        raise InputError(f"the dimensions of a {self.family} model cannot be edited")
 
 
 def write_dimensions(path: Path, dimensions: Dimensions) -> None:
@@ -307,11 +361,6 @@ def write_dimensions(path: Path, dimensions: Dimensions) -> None:
 def as_text(texts: Iterable[str]) -> str:
     """Join texts by bars into one, with a backslash before every bar or backslash within them."""
     return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
-
-
-def on_one_line(text: str) -> str:
-    """Return `text` with every run of white space as one blank, as in an anchor's name."""
-    return " ".join(text.split())
 
 
 class DimensionTable(NamedTuple):

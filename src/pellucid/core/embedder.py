@@ -7,10 +7,8 @@ What the arguments of `encode` do to the rows is in `arrays.py`.
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
@@ -28,29 +26,18 @@ from pellucid.core.arrays import (
     validate_texts,
     vstack,
 )
-from pellucid.core.dimensions import (
-    Dimension,
-    Dimensions,
-    Edit,
-    merging,
-    removal,
-    renaming,
-    scaling,
-    selection,
-)
-from pellucid.core.interface import ToolInterface
+from pellucid.core.dimensions import EditableModel
 from pellucid.core.query import Query
 from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.folder import check_family, locate, saving
-from pellucid.progress import Progress
-from pellucid.text.inputs import check_texts, is_arrow, iterate_texts
+from pellucid.persistence.store import temporary_folder
+from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import split_words, words_before
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.core.dimensions import Which
     from pellucid.core.removal import Counterfactual
     from pellucid.explain.explanation import Explanation
     from pellucid.text.words import Coverage, Span
@@ -70,7 +57,7 @@ def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Calla
     return decorated
 
 
-class Embedder(ToolInterface):
+class Embedder(EditableModel):
     """A text embedding model whose scores can be taken apart."""
 
     similarity_fn_name: ClassVar[str] = "cosine"
@@ -83,20 +70,11 @@ class Embedder(ToolInterface):
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
         """Return one row for each of the checked `texts`; only a transformer looks at `batch_size`."""
 
-    def analyze(self, text: str, role: Role = None) -> Query:
-        """Read a text once: its vector, how much of it is known, and the terms of its similarity to any other.
-
-        Args:
-            text: a text.
-            role: what it is encoded as: "query", "document", or None for what `encode` does.
-
-        Raises:
-            InputError: `text` is not a string, or the role is unknown.
-        """
-        return self.analyze_texts(*validate_texts(text, role1=role))[0]
-
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
-        """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
+        """Read one or two checked texts once: for each its vector, how much of it is known, and terms of similarities.
+
+        A family that knows more than products of coordinates overrides it.
+        """
         return [Query(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
@@ -113,7 +91,7 @@ class Embedder(ToolInterface):
         Raises:
             InputError: a text is not a string, a role is unknown, or there would be too many rows.
         """
-        return self.explain_unfitted(text1, text2, role1, role2)
+        return self.explain_queries(*self.analyze_texts(*validate_texts(text1, text2, role1, role2)))
 
     def counterfactual(
         self, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
@@ -149,12 +127,6 @@ class Embedder(ToolInterface):
         """Return where the words of a text stand that the model knows."""
         unknown = set(self.coverage_and_gaps([text], role)[0][1])
         return [span for word in split_words(text) if (span := (word.start, word.end)) not in unknown]
-
-    def explain_unfitted(
-        self, text1: str, text2: str = MISSING_TEXT, role1: Role = None, role2: Role = None
-    ) -> Explanation:
-        """Return what `explain` does; of an encoder without reasons at hand one row."""
-        return self.explain_queries(*self.analyze_texts(*validate_texts(text1, text2, role1, role2)))
 
     def explain_queries(self, first: Query, *second: Query) -> Explanation:
         """Return the explanation of one text, or of two, that were read before."""
@@ -203,6 +175,16 @@ class Embedder(ToolInterface):
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         self._save(path)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub and return the address of the commit."""
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with temporary_folder() as folder:
+            self.save_pretrained(folder / "model")
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder / "model"))
 
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         """Replace the folder `path`; `config` is the top of `config.json`, `options` go to `_write`."""
@@ -313,37 +295,6 @@ class Embedder(ToolInterface):
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         """Return texts with `prompt` before them, and a role in which the model adds no prompt of its own."""
         return [prompt + text for text in texts], None
-
-    def encode_blocks(
-        self, texts: Iterable[str], *, role: Role = None, block_size: int = 65_536, show_progress_bar: bool = False
-    ) -> Iterator[Any]:
-        """Encode texts of any number, a block at a time, so that memory does not grow with them.
-
-        Args:
-            texts: any iterable of texts; it is read as the blocks are asked for.
-            role: what they are encoded as: "query", "document", or None for what `encode` does.
-            block_size: texts in a block; the last may have fewer.
-            show_progress_bar: show one bar, counting texts, once the work has lasted two seconds.
-
-        Yields:
-            what `encode` returns for the texts of a block, in order.
-
-        Raises:
-            InputError: an item is not a string (the message gives its position), `texts` is one string, the role is
-                unknown, or `block_size` is below 1.
-        """
-        items = iterate_texts(texts)
-        check_integer("block_size", block_size, most=sys.maxsize)
-        read = (text.as_py() for text in texts) if is_arrow(texts) else items
-        return self._encode_blocks(read, validate_role(role), block_size, show_progress_bar)
-
-    def _encode_blocks(self, texts: Iterator[str], role: Role, size: int, show_progress_bar: bool) -> Iterator[Any]:
-        done = 0
-        with Progress("encoding", enabled=show_progress_bar) as progress:
-            while block := check_texts(islice(texts, size), first=done):
-                yield self._encode_each(block, [role])
-                done += len(block)
-                progress.advance(len(block))
 
     def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
         """Return one row for each of some texts, each in its own role."""
@@ -460,76 +411,3 @@ class Embedder(ToolInterface):
             return "nothing this model knows"
         shares = (f"{row.share:.0%}" if row.share >= 0.01 else f"{row.share:.1%}" for row in rows)
         return "mostly about: " + ", ".join(f"{row.name} ({share})" for row, share in zip(rows, shares))
-
-    @property
-    def names_dimensions(self) -> bool:
-        """Whether the family gives its dimensions meaningful names."""
-        return type(self).dimensions is not Embedder.dimensions
-
-    @property
-    def dimensions(self) -> Dimensions:
-        """The dimensions in order, each with a name and what it is about; found by number or by name."""
-        return Dimensions(Dimension(f"dimension {number}") for number in range(self.get_embedding_dimension()))
-
-    def without(self, *dimensions: Which | Iterable[Which]) -> Self:
-        """Return a model that lacks some dimensions, given by name or number.
-
-        Raises:
-            InputError: a dimension is unknown (the message suggests the nearest name), or all would be removed.
-        """
-        return self._edited(removal(self.dimensions, dimensions))
-
-    def keep(self, *dimensions: Which | Iterable[Which]) -> Self:
-        """Return a model of these dimensions alone, in the order of this one.
-
-        Raises:
-            InputError: a dimension is unknown, or none is given.
-        """
-        return self._edited(selection(self.dimensions, dimensions))
-
-    def scale(self, factors: Mapping[Which, float]) -> Self:
-        """Return a model whose coordinates are multiplied: below 1 a dimension counts less, at 0 not at all.
-
-        A dimension's part in the product of two embeddings grows with the square of its factor.
-
-        Raises:
-            InputError: a dimension is unknown, or a factor is not between 0 and a million.
-        """
-        return self._edited(scaling(self.dimensions, factors))
-
-    def rename(self, names: Mapping[Which, str]) -> Self:
-        """Return a model in which some dimensions, given by old name or number, have other names.
-
-        Raises:
-            InputError: a dimension is unknown, or a new name is empty or taken.
-        """
-        return self._edited(renaming(self.dimensions, names))
-
-    def merge(self, *dimensions: Which | Iterable[Which], name: str | None = None) -> Self:
-        """Return a model with several dimensions merged into one, at the position of the first.
-
-        Its coordinate is their sum over the square root of their number, so that merging equal ones changes no score.
-
-        Args:
-            dimensions: two or more, by name or number.
-            name: of the new dimension; None joins the old ones.
-
-        Raises:
-            InputError: a dimension is unknown, fewer than two are given, or the name is taken.
-        """
-        return self._edited(merging(self.dimensions, dimensions, name))
-
-    def reweight(self, factors: Mapping[str, float]) -> Self:
-        """Return a model in which some words count more or less: of the static family, whose words have vectors.
-
-        Args:
-            factors: word -> factor.
-
-        Raises:
-            InputError: the family has no vectors of words.
-        """
-        raise InputError(f"only static models weight words; the {self.family} family has no vectors of words")
-
-    def _edited(self, edit: Edit) -> Self:
-        """Return this model after `edit`; what a family implements to make its dimensions editable."""
-        raise InputError(f"the dimensions of a {self.family} model cannot be edited")

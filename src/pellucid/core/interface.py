@@ -11,7 +11,6 @@ import numpy as np
 
 from pellucid.core.arrays import to_2d_array
 from pellucid.errors import InputError, shown
-from pellucid.persistence.store import temporary_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,20 +36,6 @@ class ToolInterface(ABC):
     @abstractmethod
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
-
-    @abstractmethod
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write the model to folder `path`, whole or not at all."""
-
-    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
-        """Upload the model to the Hugging Face hub and return the address of the commit."""
-        from huggingface_hub import HfApi
-
-        api = HfApi(token=token)
-        api.create_repo(repo_id, private=private, exist_ok=True)
-        with temporary_folder() as folder:
-            self.save_pretrained(folder / "model")
-            return str(api.upload_folder(repo_id=repo_id, folder_path=folder / "model"))
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return `get_embedding_dimension()`; the older name in sentence-transformers."""
@@ -100,15 +85,6 @@ class ToolInterface(ABC):
     def max_seq_length(self) -> float | None:
         """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
         return None
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return the ids that the model reads for `texts`, as torch tensors by name.
-
-        Raises:
-            InputError: the family has no tokenizer, or several.
-            MissingExtraError: torch is not installed.
-        """
-        raise InputError(f"a {self.family} model has no tokenizer of its own; explain(text) shows what it reads")
 
     @property
     def model_card_data(self) -> ModelCardData:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.core.arrays import largest_coordinates
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, read_dimensions, scaling
 from pellucid.errors import ModelFolderError
 
@@ -40,18 +41,6 @@ def sparse_units(weights: Any, mixing: Mixing | None, max_active_dims: int | Non
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
     rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
     rows.sort_indices()
-    return rows
-
-
-def largest_coordinates(rows: Any, top_k: int) -> Any:
-    """Return CSR rows of which only the `top_k` largest values are left; `rows` itself is changed."""
-    is_selected = np.zeros(rows.nnz, bool)
-    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
-        part = rows.data[start:end]
-        chosen = np.argpartition(-part, top_k - 1)[:top_k] if len(part) > top_k else np.arange(len(part))
-        is_selected[start + chosen] = True
-    rows.data[~is_selected] = 0
-    rows.eliminate_zeros()
     return rows
 
 

@@ -8,7 +8,6 @@ positive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +90,6 @@ class Spectrum:
 def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
     """Return the principal components (Eq. 9) of [n, d] embeddings or of blocks of them; the paper does not centre."""
     moments = Moments()
-    for block in blocks(embeddings):
+    for block in [embeddings] if hasattr(embeddings, "shape") else embeddings:
         moments.add(block)
     return moments.spectrum(centred=centred)
-
-
-def blocks(embeddings: Any) -> Iterable[npt.NDArray[Any]]:
-    """Return an array as its only block, and an iterable of blocks as it is."""
-    return [np.asarray(embeddings)] if hasattr(embeddings, "shape") else embeddings

@@ -1,7 +1,7 @@
 """One way to ask a model: a text with its vector, how much of it is known, and the terms of its cosine to any other.
 
-`Embedder.analyze` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum of the
-products of two rows' coordinates; one that can explain more overrides `terms`.
+`Embedder.analyze_texts` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum
+of the products of two rows' coordinates; one that can explain more overrides `terms`.
 """
 
 from __future__ import annotations
@@ -100,11 +100,6 @@ class Query:
     def use_vector(self, vector: Any) -> Query:
         """Take the row that `encode` gave for the text, so that it is not encoded again, and return the query."""
         self.vector = vector
-        return self
-
-    def use_unit(self, unit: StoredVector) -> Query:
-        """Take the text's row as an index stores it, and return the query."""
-        self.unit = unit
         return self
 
     @cached_property

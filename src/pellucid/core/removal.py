@@ -17,8 +17,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, permutations
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -74,43 +73,29 @@ class Coalitions(NamedTuple):
 
 
 def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> Coalitions:
-    """Return the sets of players that are measured: all of a few, else those of `n_pairs` random orders."""
+    """Return the sets of players in all orders of a few, else in `n_pairs` random orders and their reverses."""
     if n_players <= MAX_EXACT_PLAYERS:
-        return _all_sets(n_players)
-    draw = np.random.default_rng(seed)
-    numbers: dict[tuple[int, ...], int] = {(): 0, tuple(range(n_players)): 1}
+        orders = [list(permutations(range(n_players)))]
+    else:
+        draw = np.random.default_rng(seed)
+        drawn = [draw.permutation(n_players).tolist() for _ in range(n_pairs)]
+        orders = [[order, order[::-1]] for order in drawn]
+    numbers: dict[tuple[int, ...], int] = {(): 0}
+    numbers.setdefault(tuple(range(n_players)), 1)
     steps: list[tuple[int, int, int, int]] = []  # of an estimate: a player, the set with it and the set before
-    for pair in range(n_pairs):
-        order = draw.permutation(n_players).tolist()
-        for direction in (order, order[::-1]):
-            before = 0
-            for length, player in enumerate(direction, 1):
-                number = numbers.setdefault(tuple(sorted(direction[:length])), len(numbers))
-                steps.append((pair, player, number, before))
-                before = number
+    for estimate, order in ((estimate, order) for estimate, some in enumerate(orders) for order in some):
+        before = 0
+        for length, player in enumerate(order, 1):
+            number = numbers.setdefault(tuple(sorted(order[:length])), len(numbers))
+            steps.append((estimate, player, number, before))
+            before = number
     members = np.zeros((len(numbers), n_players), np.bool_)
-    for number, players in enumerate(numbers):
+    for players, number in numbers.items():
         members[number, list(players)] = True
-    weights = np.zeros((n_pairs, n_players, len(numbers)))
-    for pair, player, after, before in steps:
-        weights[pair, player, after] += 0.5
-        weights[pair, player, before] -= 0.5
-    return Coalitions(members, weights)
-
-
-@lru_cache
-def _all_sets(n_players: int) -> Coalitions:
-    """Return all sets of a few players, with the weights of the exact Shapley values."""
-    codes = sorted(range(2**n_players), key=lambda code: (code > 0) + (0 < code < 2**n_players - 1))
-    members = np.array([[code >> player & 1 for player in range(n_players)] for code in codes], np.bool_)
-    members = members.reshape(len(codes), n_players)
-    weights = np.zeros((1, n_players, len(codes)))
-    for number, inside in enumerate(members):
-        size = int(inside.sum())
-        for player in range(n_players):
-            n_others = size - int(inside[player])
-            orders = math.factorial(n_others) * math.factorial(n_players - n_others - 1) / math.factorial(n_players)
-            weights[0, player, number] = orders if inside[player] else -orders
+    weights = np.zeros((len(orders), n_players, len(numbers)))
+    for estimate, player, after, before in steps:
+        weights[estimate, player, after] += 1 / len(orders[0])
+        weights[estimate, player, before] -= 1 / len(orders[0])
     return Coalitions(members, weights)
 
 

@@ -37,7 +37,6 @@ from pellucid.persistence.store import writing_folder
 from pellucid.persistence.untrusted import check_folder, without_bars
 from pellucid.process import cached_property, lock_of
 from pellucid.progress import Progress
-from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Coverage, Span
 
 REASON_KINDS = ("words", "sentences", "measured")
@@ -360,17 +359,6 @@ class EncoderEmbedder(Embedder):
         """The longest text that the encoder reads, in tokens; None for a function."""
         longest: float | None = getattr(self.model, "max_seq_length", None)
         return longest
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return what the encoder's `tokenize` does.
-
-        Raises:
-            InputError: it has none.
-        """
-        if not hasattr(self.model, "tokenize"):
-            return super().tokenize(texts)
-        ids: dict[str, Any] = self.model.tokenize(list(map(canonicalize, texts)))
-        return ids
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         default = getattr(self.model, "default_prompt_name", None)

@@ -62,10 +62,13 @@ class Model:
 
     def analyze_query(self, query: str, row: Vector | None = None) -> Query | None:
         """Return a query as the model reads it, None where it knows nothing of it; `row` is what `vectors` gave."""
-        analyzed = self.encoder.analyze(query, "query")
+        analyzed = self.encoder.analyze_texts([query], ["query"])[0]
         if row is None:
             row = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0]
-        return None if row is None else analyzed.use_unit(row)
+        if row is None:
+            return None
+        analyzed.unit = row
+        return analyzed
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_draws, check_seed, shown
+from pellucid.errors import InputError, check_integer, check_seed, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -110,7 +110,7 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
             `draws` is not from 1 to 10,000.
     """
     check_decoder("the model", model)
-    check_draws(draws)
+    check_integer("draws", draws, most=10_000)  # memory and time grow with them
     check_seed(seed)
     checked_texts = check_texts(texts)
     distinct = list(dict.fromkeys(checked_texts))

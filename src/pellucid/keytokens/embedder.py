@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.core.arrays import PLAIN, Role, l2_normalize, validate_role, validate_texts
-from pellucid.core.dimensions import Dimensions, Edit, Mixing, renaming, write_dimensions
+from pellucid.core.dimensions import Dimensions, Edit, Mixing, scaling, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.core.query import Query, Terms
@@ -266,7 +266,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         if mixing is None and list(dimensions) == list(tokens):
             return model
         if mixing is None:
-            return model._edited(renaming(dimensions, {}))
+            return model._edited(scaling(dimensions, {}))
         model.mixing, model._mixed_dimensions = mixing.without_zeros(), dimensions
         return model
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,7 +31,7 @@ from pellucid.core.dimensions import (
 )
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Query
-from pellucid.errors import InputError, check_integer, require, shown
+from pellucid.errors import InputError, check_integer, shown
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import is_sound
 from pellucid.process import cached_property
@@ -364,29 +363,6 @@ class StaticEmbedder(Embedder):
     def max_seq_length(self) -> float:
         """Infinity: every word of a text is read."""
         return math.inf
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return the rows of the known words as sentence-transformers' `StaticEmbedding` does.
-
-        Args:
-            texts: any number of texts.
-
-        Returns:
-            "input_ids", int64 [words of all texts], and "offsets", int64 [texts]: where each text begins there.
-
-        Raises:
-            MissingExtraError: torch is not installed.
-        """
-        require("torch")
-        import torch
-
-        rows = [[self.vocabulary.row(word.text) for word in self.vocabulary.split(text)] for text in texts]
-        row_lists = [[row for row in text_rows if row >= 0] for text_rows in rows]
-        starts = np.cumsum([0, *map(len, row_lists)])[:-1]
-        return {
-            "input_ids": torch.tensor(list(chain(*row_lists)), dtype=torch.long),
-            "offsets": torch.from_numpy(starts),
-        }
 
     def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""

@@ -97,11 +97,6 @@ class TransformerEmbedder(Embedder):
         """The most tokens read, special tokens, template and instruction included."""
         return self._reader.max_length
 
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return "input_ids" and "attention_mask" [texts, L] of texts as `encode` reads them, padded on the right."""
-        ids, mask, _ = self.backbone.padded(self._reader.read_as(texts, None))
-        return {"input_ids": ids, "attention_mask": mask}
-
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         if prompt:
             raise InputError(
