@@ -34,7 +34,7 @@ from pellucid.dense.words import (
 from pellucid.errors import InputError, shown
 from pellucid.persistence.folder import identify
 from pellucid.persistence.store import writing_folder
-from pellucid.persistence.untrusted import check_folder, without_bars
+from pellucid.persistence.untrusted import WITHOUT_BARS, check_folder
 from pellucid.process import cached_property, lock_of
 from pellucid.progress import Progress
 from pellucid.text.words import Coverage, Span
@@ -441,7 +441,7 @@ class EncoderEmbedder(Embedder):
             raise InputError(
                 f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"
             )
-        with without_bars():
+        with WITHOUT_BARS:
             self.model.save_pretrained(str(folder), create_model_card=create_model_card)
         check_folder(folder)  # what is refused when it is read is not written
 

@@ -35,7 +35,8 @@ from pellucid.persistence.store import (
     writing_folder,
 )
 
-Kind = Literal["pellucid", "sentence-transformers", "transformer", "vectors", "unknown", "nothing"]
+Kind = Literal["sentence-transformers", "transformer", "other"]
+"""Of a model: "other" is ours, a file of vectors, or nothing."""
 
 FORMAT = 1
 """The folder format this version writes; it reads this one and all before."""
@@ -144,14 +145,12 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
     name_or_path = resolve_name(name_or_path)
     text, path = os.fspath(name_or_path), Path(name_or_path)
     if isinstance(name_or_path, str) and text in bundled_models():
-        return "pellucid"
+        return "other"
     if path.is_dir():
         is_ours = (path / "dimensions.tsv").exists()  # also where its config.json is missing or broken
         return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists() and not is_ours)
-    if path.is_file():
-        return "vectors"
-    if not isinstance(name_or_path, str) or not is_hub_id(text):
-        return "nothing"
+    if path.is_file() or not isinstance(name_or_path, str) or not is_hub_id(text):
+        return "other"
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -170,16 +169,15 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
 
 def _kind_of(path: Path, *, is_stock: bool) -> Kind:
     """Return the kind of model that a `config.json` describes; `is_stock`: sentence-transformers, unless it is ours."""
-    config: Any = {}
-    if path.is_file():
-        try:
-            config = read_json(path)
-        except ModelFolderError:
-            return "pellucid"
-    config = config if isinstance(config, dict) else {}
-    if "pellucid" in config or is_stock:
-        return "pellucid" if "pellucid" in config else "sentence-transformers"
-    return "transformer" if "model_type" in config else "unknown"
+    try:
+        config = read_json(path) if path.is_file() else {}
+    except ModelFolderError:
+        return "other"
+    if isinstance(config, dict) and "pellucid" in config:
+        return "other"
+    if is_stock:
+        return "sentence-transformers"
+    return "transformer" if isinstance(config, dict) and "model_type" in config else "other"
 
 
 def bundled_models() -> list[str]:
@@ -436,11 +434,8 @@ def _state(folder: Path, name: str, expected: str | None) -> FileState:
             return FileState(name, f"broken: {error}", False)
         if broken is not None:
             return FileState(name, f"holds NaN or infinity, in the tensor {broken!r:.80}", False)
-    if expected is not None:
-        return FileState(name, "ok", True)
-    if name == "config.json":
-        return FileState(name, "holds the checksums", True)
-    return FileState(name, "has no checksum" if _is_checked(name) else "may be edited", True)
+    unrecorded = "has no checksum" if _is_checked(name) else "may be edited"
+    return FileState(name, "ok" if expected is not None else unrecorded, True)
 
 
 @contextmanager

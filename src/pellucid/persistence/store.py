@@ -100,8 +100,7 @@ def writing(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> It
                 )
             flush_to_disk(tmp_path)
             os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
-            with _flushed_rename(tmp_path, path):
-                _replace_patiently(tmp_path, path)
+            _rename_and_flush(_replace_patiently, tmp_path, path)
         finally:
             if lock.is_ours:
                 shutil.rmtree(tmp_path.parent, ignore_errors=True)
@@ -132,8 +131,7 @@ def writing_folder(
             if path.exists():
                 _link_foreign_files(path, tmp_path, outdated)
             flush_to_disk(tmp_path)
-            with _flushed_rename(tmp_path, path):
-                _replace_dir(tmp_path, path)
+            _rename_and_flush(_replace_dir, tmp_path, path)
         finally:
             if lock.is_ours:
                 shutil.rmtree(tmp_path, ignore_errors=True)
@@ -378,32 +376,23 @@ def _exchange(first: Path, second: Path) -> bool:
 
 def flush_to_disk(path: Path) -> None:
     """Return when a file or folder is on disk."""
-    with _flushed_to_disk(path):
-        pass
+    if os.name == "posix" or not path.is_dir():  # elsewhere a folder cannot be opened
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
-@contextmanager
-def _flushed_to_disk(path: Path) -> Iterator[None]:
-    """Flush a file or folder after the block; it is opened before, so that no limit fails what the block has done."""
-    if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
-        yield
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        yield
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _flushed_rename(source: Path, path: Path) -> Iterator[None]:
-    """Flush the folder of `path` after `source` was renamed to it in the block; an error says if that is in place."""
+def _rename_and_flush(rename: Callable[[Path, Path], None], source: Path, path: Path) -> None:
+    """Rename `source` to `path` and flush their folder; an error says if the new one is in place."""
+    handle = os.open(path.parent, os.O_RDONLY) if os.name == "posix" else None  # now, so that no limit fails it later
     is_renamed = False
     try:
-        with _flushed_to_disk(path.parent):
-            yield
-            is_renamed = True
+        rename(source, path)
+        is_renamed = True
+        if handle is not None:
+            os.fsync(handle)
     except OSError as error:
         if not is_renamed and os.path.lexists(source):
             raise
@@ -412,6 +401,9 @@ def _flushed_rename(source: Path, path: Path) -> Iterator[None]:
             f"{path} is in place, but the disk did not confirm it ({error.strerror or error}): after a power failure "
             "the one before may be there again. Check the disk",
         ) from error
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _replace_patiently(source: Path, path: Path) -> None:

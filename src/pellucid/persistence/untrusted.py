@@ -329,7 +329,7 @@ def translate_load_errors(name: str) -> Iterator[None]:
     require("torch")  # transformers imports without it and fails later
     require("transformers")
     try:
-        with without_bars(), one_thread():
+        with WITHOUT_BARS, one_thread():
             yield
     except PellucidError:
         raise
@@ -378,9 +378,5 @@ def _hide_bars() -> Callable[[], object]:
     return bars.enable_progress_bar if shown else lambda: None
 
 
-_WITHOUT_BARS = ProcessSetting(_hide_bars)
-
-
-def without_bars() -> ProcessSetting:
-    """Return a context in which transformers draws no bar for each file that it reads or writes."""
-    return _WITHOUT_BARS
+WITHOUT_BARS = ProcessSetting(_hide_bars)
+"""The context in which transformers draws no bar for each file that it reads or writes."""

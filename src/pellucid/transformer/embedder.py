@@ -24,7 +24,7 @@ from pellucid.core.fingerprint import check_same
 from pellucid.core.mixing import MAX_TABLE_VALUE
 from pellucid.errors import InputError, ModelFolderError, shown, warn
 from pellucid.persistence.folder import resolve_reference
-from pellucid.persistence.untrusted import check_folder, without_bars
+from pellucid.persistence.untrusted import WITHOUT_BARS, check_folder
 from pellucid.progress import Progress, length_batches
 from pellucid.text.words import Coverage, Span
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
@@ -146,7 +146,7 @@ def backbone_config(backbone: Backbone, name: str | None) -> dict[str, Any]:
 def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: str = "float32") -> None:
     """Write a copy of the backbone into `folder`, or, where it is kept by name, only its adapter, as `dtype`."""
     if name is None:
-        with without_bars():
+        with WITHOUT_BARS:
             backbone.model.save_pretrained(folder / BACKBONE)
             backbone.tokenizer.save_pretrained(folder / BACKBONE)
         check_folder(folder / BACKBONE)  # what is refused when it is read is not written
