@@ -14,7 +14,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ _NULL, _QUOTE, _BACKSLASH = "\ufdd0\ufdd1\ufdd2"  # a missing cell, \\" and \\\\
 _FORMULA = re.compile("'*[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffe\uffff]*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _SPACED_HEADER = re.compile(r'"[^"]*"( "[^"]*")+')
-_TAB_CELL = re.compile(r'("[^"]*(?:""[^"]*)*"|[^"\t]*)(?:\t|\Z)')
-_PLAIN_CELL = re.compile(r"[-+\d.,:/ ]*(e[-+]?\d+)?|NA|NaN|nan|NULL|\\N|true|false", re.ASCII | re.IGNORECASE)
+_TAB_CELL = re.compile(r'(?:\A|\t)("[^"]*(?:""[^"]*)*"|[^"\t]*)')
+_TAB_ROW = re.compile(r'(?:"[^"]*(?:""[^"]*)*"|[^"\t]*)(?:\t(?:"[^"]*(?:""[^"]*)*"|[^"\t]*))*')
 _ESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "N": _NULL}
 
@@ -90,13 +90,10 @@ class DelimitedFile:
         blocks = line_blocks(path, encoding=encoding, is_table=True)
         lines: list[str] = []
         self._n_skipped = 0  # lines before the header
-        for block in blocks:
-            lines = block
-            while lines and (not lines[0] or lines[0].isspace()):
-                lines = lines[next((n for n, line in enumerate(lines) if line and not line.isspace()), len(lines)) :]
-            self._n_skipped += len(block) - len(lines)
-            if lines:
-                break
+        while not lines and (block := next(blocks, None)) is not None:
+            n_blank = next((n for n, line in enumerate(block) if line and not line.isspace()), len(block))
+            self._n_skipped += n_blank
+            lines = block[n_blank:]
         if lines and (match := re.fullmatch(r'"?sep=(.)"?', lines[0], re.IGNORECASE)):  # as Excel reads and writes
             lines, self._n_skipped, delimiter = lines[1:], self._n_skipped + 1, delimiter or match[1]
         if not lines:
@@ -105,7 +102,7 @@ class DelimitedFile:
         self.delimiter = delimiter or _find_delimiter(peeked, is_tabbed=bool({".tsv", ".tab"} & set(path.suffixes)))
         if quoting is None and self.delimiter == "\t":
             all_lines = lines if is_stream(path) else read_lines(path, encoding=encoding)
-            quoting = _TabScan(all_lines, None if is_quiet else path.name).quoting
+            quoting = _tab_quoting(all_lines, None if is_quiet else path.name)
         self.quoting = quoting or "csv"
         quoted_names = rf"(?:{_QUOTED.pattern}(?:{re.escape(self.delimiter)}|$))+"
         self._has_quoted_names = bool(re.fullmatch(quoted_names, lines[0]))
@@ -114,17 +111,12 @@ class DelimitedFile:
         prepared = chain.from_iterable(self._prepare(chain([lines], blocks)))
         self._reader = csv.reader(prepared, **self.dialect, skipinitialspace=skips_blanks)
         self._converts = self._is_ours or self.quoting == "backslash" or self._has_quoted_names
-        self._next_line, self._is_single, self._is_done = self._n_skipped + 1, False, False
-        self._error: CorpusError | None = None
-        self._n_blank = 0  # blank lines since the last row
         self._spanning: list[tuple[int, int]] = []  # first and last lines of rows
-        _, header = self._read_rows(1)
-        if self._error is not None:
-            raise self._error
+        self._blocks = self._read_blocks()
+        _, header = next(self._blocks)
         self.names = ["" if cell is None else cell.strip() for cell in header[0]]
         """Of the columns; "" where one has none."""
-        self._is_single = len(self.names) == 1
-        self._ahead = self._read_rows(_PEEK_LINES)
+        self._ahead = next(self._blocks, ((), []))
         self._name_more_columns()
 
     @property
@@ -145,61 +137,61 @@ class DelimitedFile:
         Raises:
             CorpusError: the file is broken at a named line.
         """
-        width, n_rows = len(self.names), 0
-        first_lines, rows = self._ahead
-        while rows or not self._is_done:
-            for first, cells in zip(first_lines, rows) if set(map(len, rows)) - {width} else ():
-                if len(cells) != width:
-                    raise CorpusError(self._wrong_count(first, cells))
+        n_rows = 0
+        for first_lines, rows in chain([self._ahead], self._blocks):
+            if set(map(len, rows)) - {len(self.names)}:
+                wrong_rows = (row for row in zip(first_lines, rows) if len(row[1]) != len(self.names))
+                raise CorpusError(self._wrong_count(*next(wrong_rows)))
             n_rows += len(rows)
             yield first_lines, rows
-            first_lines, rows = ([], []) if self._is_done else self._read_rows(_BLOCK_ROWS)
         if self._spanning and not self._is_quiet:
+            (first, last), *_ = self._spanning
             warn(
-                f"{self.path.name}: {n_rows:,} rows in {self._next_line - 1:,} lines, as cells in quotation marks span "
-                f"lines in {len(self._spanning):,}; the first is in lines {self._spanning[0][0]:,} to "
-                f"{self._spanning[0][1]:,}"
+                f"{self.path.name}: {n_rows:,} rows in {self._n_skipped + self._reader.line_num:,} lines, as cells in "
+                f"quotation marks span lines in {len(self._spanning):,}; the first is in lines {first:,} to {last:,}"
             )
 
-    def _read_rows(self, size: int) -> tuple[Sequence[int], list[Cells]]:
-        """Return first lines and cells of at most `size` next rows, without those that are blank."""
-        if self._error is not None:  # after the rows before it have been given
-            raise self._error
-        last_lines: list[int] = []
-        rows: list[Cells] = []
-        with long_cells():
-            try:
-                for cells in islice(self._reader, size):
-                    rows.append(cells)  # type: ignore[arg-type]
-                    last_lines.append(self._reader.line_num)
-            except csv.Error as error:
-                self._error = CorpusError(
-                    self._broken(self._n_skipped + last_lines[-1] + 1 if rows else self._next_line, error)
-                )
-            except CorpusError as error:
-                self._error = error
-        self._is_done = len(rows) < size and self._error is None
-        first, last = self._next_line, (self._n_skipped + last_lines[-1] if rows else self._next_line - 1)
-        self._next_line = last + 1
-        first_lines: Sequence[int] = range(first, last + 1)
-        if len(rows) != len(first_lines) or min(map(len, rows), default=2) < 2:
-            spans = pairwise([first - 1, *(self._n_skipped + line for line in last_lines)])
-            filled = [
-                (before + 1, last, cells or [""])
-                for (before, last), cells in zip(spans, rows)
-                if len(cells) > 1 or self._is_single or "".join(cells).strip()  # type: ignore[arg-type]
-            ]
-            self._spanning += [(first, last) for first, last, _ in filled if last > first]
-            first_lines, rows = [first for first, _, _ in filled], [cells for _, _, cells in filled]
-        self._n_blank = 0 if rows else self._n_blank + self._next_line - first
-        if self._n_blank > _MAX_BLANK_LINES:
-            raise CorpusError(f"{self.path}, line {first}: more than {_MAX_BLANK_LINES:,} blank lines; remove them")
-        for first, row in zip(first_lines, rows):
-            if self._converts or "\\N" in row:
-                row[:] = map(self._convert, row)
-            if len(row) > _MAX_ROW_CELLS:
-                raise CorpusError(f"{self.path}, line {first}: more than {_MAX_ROW_CELLS:,} cells in a row; divide it")
-        return first_lines, rows
+    def _read_blocks(self) -> Iterator[tuple[Sequence[int], list[Cells]]]:
+        """Yield first lines and cells of the header, of a few rows, and of the others, without blank rows."""
+        line, n_blank, is_single = self._n_skipped + 1, 0, False  # line: the first of the next row
+        for size in chain((1, _PEEK_LINES), repeat(_BLOCK_ROWS)):
+            rows: list[Cells] = []
+            last_lines, reader = [line - 1 - self._n_skipped], self._reader
+            error: CorpusError | None = None
+            with long_cells():
+                try:
+                    for cells in islice(reader, size):
+                        rows.append(cells)  # type: ignore[arg-type]
+                        last_lines.append(reader.line_num)
+                except csv.Error as problem:
+                    error = CorpusError(self._broken(last_lines[-1] + 1 + self._n_skipped, problem))
+                except CorpusError as problem:
+                    error = problem
+            is_end, n_lines = len(rows) < size, last_lines[-1] - last_lines[0]
+            first_lines: Sequence[int] = range(line, line + n_lines)
+            is_single = is_single or (size == 1 and len(rows[0]) == 1 if rows else False)
+            if len(rows) != n_lines or min(map(len, rows), default=2) < 2:
+                filled = [
+                    (before + 1 + self._n_skipped, last + self._n_skipped, cells or [""])
+                    for (before, last), cells in zip(pairwise(last_lines), rows)
+                    if len(cells) > 1 or is_single or "".join(map(str, cells)).strip()
+                ]
+                self._spanning += [(first, last) for first, last, _ in filled if last > first]
+                first_lines, rows = [first for first, _, _ in filled], [cells for _, _, cells in filled]
+            n_blank = 0 if rows else n_blank + n_lines
+            if n_blank > _MAX_BLANK_LINES:
+                raise CorpusError(f"{self.path}, line {line}: more than {_MAX_BLANK_LINES:,} blank lines; remove them")
+            if max(map(len, rows), default=0) > _MAX_ROW_CELLS:
+                raise CorpusError(f"{self.path}, line {line}: more than {_MAX_ROW_CELLS:,} cells in a row; divide it")
+            if self._converts:
+                rows = [list(map(self._convert, row)) for row in rows]
+            line += n_lines
+            if rows:
+                yield first_lines, rows
+            if error is not None:
+                raise error
+            if is_end:
+                return
 
     def _convert(self, cell: str | None) -> str | None:
         """Return what a cell holds, None for a missing value."""
@@ -229,6 +221,7 @@ class DelimitedFile:
                     block[number] = '"'.join(pieces).replace(_QUOTE, '\\"').replace(_BACKSLASH, "\\\\")
                 is_inside ^= len(pieces) % 2 == 0
             n_lines += len(block)
+            self._converts = self._converts or any("\\N" in line for line in block)
             yield [line + "\n" for line in block]
 
     def _name_more_columns(self) -> None:
@@ -295,64 +288,32 @@ def _find_delimiter(lines: Sequence[str], *, is_tabbed: bool) -> str:
     return "\t" if is_tabbed and fitting[best] < len(bare) else best
 
 
-class _TabScan:
-    """Finds out whether the cells of tab-separated text are quoted by one rule, so that the marks are no text."""
+def _tab_quoting(lines: Iterable[str], name: str | None) -> str:
+    """Return how the cells of tab-separated lines are quoted: "csv" only where all marks are, else they are text.
 
-    def __init__(self, lines: Iterable[str], name: str | None) -> None:
-        """Read all lines; `name` is that of the file, for a warning."""
-        self._lines = (line for line in lines if line and not line.isspace())
-        self._needless: set[int] = set()  # columns with a cell in marks that it does not need
-        self._bare: set[int] = set()  # columns with a string without marks
-        self._marked, self._split = False, ""  # whether a row has marks; the first line of a cell that may be several
-        header = next(self._lines, "")
-        self._width, self._has_quoted_names = header.count("\t") + 1, header.startswith('"')
-        is_quoted = self._cells(header) is not None and all(map(self._is_quoted, self._lines))
-        if is_quoted and (self._has_quoted_names or self._marked):
-            self.quoting = "csv"
-        else:
-            self.quoting = "backslash" if self._has_quoted_names else "none"
-        if self._split and name is not None:
-            warn(
-                f"{name}: the quotation marks in {self._split!r:.60} and the lines after it are read as text, as each "
-                "line has all cells. If they are around one cell: --quoting csv"
-            )
-
-    def _is_quoted(self, line: str) -> bool:
-        """Whether a row is quoted by the rule, after reading the lines that belong to it."""
+    A warning, if there is a `name`, tells where a quotation over whole lines may be one cell.
+    """
+    lines = (line for line in lines if line and not line.isspace())
+    header = next(lines, "")
+    width, has_quoted_names = header.count("\t") + 1, header.startswith('"')
+    is_marked, otherwise = has_quoted_names, "backslash" if has_quoted_names else "none"
+    for line in chain([header], lines):
         if '"' not in line:
-            if len(self._bare) < self._width:
-                self._look_at(line.split("\t"))
-            return not self._needless & self._bare
-        self._marked, rows, n_marks, n_chars = True, [line], line.count('"'), len(line)
-        while n_marks % 2 and n_chars < _MAX_SCAN_CHARS and (more := next(self._lines, None)) is not None:
+            continue
+        is_marked, rows, n_marks, n_chars = True, [line], line.count('"'), len(line)
+        while n_marks % 2 and n_chars < _MAX_SCAN_CHARS and (more := next(lines, None)) is not None:
             rows.append(more)
             n_marks += more.count('"')
             n_chars += len(more)
-        cells = self._cells("\n".join(rows))
-        if cells is None or len(cells) not in (self._width, self._width + 1):  # R names rows, and not their column
-            return False
-        if len(rows) > 1 and not self._has_quoted_names and all(row.count("\t") + 1 == self._width for row in rows):
-            self._split = rows[0]
-            return False
-        self._look_at(cells)
-        return not self._needless & self._bare
-
-    @staticmethod
-    def _cells(row: str) -> list[str] | None:
-        """Return the cells of a row as they stand; None if one has a quotation mark and is not in such."""
-        cells, start = [], 0
-        while start <= len(row):
-            match = _TAB_CELL.match(row, start)
-            if match is None:
-                return None
-            cells.append(match[1])
-            start = match.end() + (match.end() == len(row) and not match[0].endswith("\t"))
-        return cells
-
-    def _look_at(self, cells: list[str]) -> None:
-        for column, cell in enumerate(cells):
-            if cell.startswith('"'):
-                if len(cell) > 2 and not any(mark in cell[1:-1] for mark in '"\t\n\r'):
-                    self._needless.add(column)
-            elif column not in self._bare and not _PLAIN_CELL.fullmatch(cell):
-                self._bare.add(column)
+        row = "\n".join(rows)
+        n_cells = len(_TAB_CELL.findall(row)) if _TAB_ROW.fullmatch(row) else 0
+        if n_cells not in (width, width + 1):  # R names rows, and not their column
+            return otherwise
+        if len(rows) > 1 and not has_quoted_names and all(row.count("\t") + 1 == width for row in rows):
+            if name is not None:
+                warn(
+                    f"{name}: the quotation marks in {line!r:.60} and the lines after it are read as text, as each "
+                    "line has all cells. If they are around one cell: --quoting csv"
+                )
+            return otherwise
+    return "csv" if is_marked else otherwise

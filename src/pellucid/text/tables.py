@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as data_field
-from itertools import chain, count
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
@@ -332,7 +332,7 @@ class CorpusFile:
             )
 
     def _items(self) -> Iterable[Any]:
-        """Return the items of a .json file: an array, one that is the only one in an object, a row, or JSON lines."""
+        """Return the items of a .json file: an array, a row, or JSON lines."""
         blocks, n_chars = [], 0
         for block in line_blocks(self.source, encoding=self.encoding):
             blocks.append("\n".join(block))
@@ -354,15 +354,12 @@ class CorpusFile:
             return (parse_json(line, f"{self.path}, line {n}: ") for n, line in enumerate(lines, 1) if line.strip())
         if not isinstance(value, dict):
             return value if isinstance(value, list) else [value]
-        if not isinstance(self._renamed(value).get(self.field, {}), (dict, list)):
-            return [value]
-        lists = [rows for rows in value.values() if isinstance(rows, list) and all(isinstance(r, dict) for r in rows)]
-        if len(lists) != 1:
+        if isinstance(self._renamed(value).get(self.field, {}), (dict, list)):
             raise CorpusError(
                 f"{self.path} is one object ({', '.join(value):.200}) and no table. Write an array of objects or JSON "
                 "lines, in pandas: frame.to_json(path, orient='records', lines=True)"
             )
-        return lists[0]
+        return [value]
 
     def _renamed(self, value: Any) -> Any:
         """Return a row of JSON whose keys of text, id and title are called so, also where blanks or case differ."""
@@ -387,8 +384,7 @@ class CorpusFile:
     def _table_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
         called, blocks = self.column_blocks(names, is_quiet=is_quiet)
         for first_lines, columns in blocks:
-            for number, cells in zip(first_lines, zip(*columns)):
-                yield FileRow(number, dict(zip(called, cells)))
+            yield from map(FileRow, first_lines, map(dict, map(zip, repeat(called), zip(*columns))))
 
     def column_blocks(
         self, names: Sequence[str] | None = None, *, is_quiet: bool = False
