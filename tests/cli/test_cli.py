@@ -110,26 +110,6 @@ def test_stdin_is_read_as_utf8_lines(run):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("texts", [["", ""], ["the apple"], ["the apple", None, "a pear", "a\rb", ""]])
-def test_every_form_of_input_gives_as_many_rows_as_texts(run, fruit, tmp_path, texts):
-    lines = [text or "" for text in texts]
-    plain = "".join(f"{text}\n" for text in lines).encode()
-    as_json = "".join(json.dumps(text) + "\n" for text in texts).encode()
-    (tmp_path / "t.txt").write_bytes(plain)
-    (tmp_path / "dos.txt").write_bytes(b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))
-    (tmp_path / "t.txt.gz").write_bytes(gzip.compress(plain))
-    (tmp_path / "t.jsonl.xz").write_bytes(lzma.compress(as_json))
-    (tmp_path / "t.jsonl").write_bytes(as_json)
-    pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), tmp_path / "t.parquet")
-    for name in ("t.txt", "dos.txt", "t.txt.gz", "t.jsonl.xz", "t.jsonl", "t.parquet"):
-        run("encode", tmp_path / name, "-o", tmp_path / "out.npy", "--overwrite")
-        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), fruit.encode(lines))
-    for stdin in (plain, b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n")):
-        written = run("encode", stdin=stdin).stdout.splitlines()
-        assert [json.loads(line)["text"] for line in written] == lines
-
-
-@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_pipes_are_read_like_files(models):
     ended = shell(

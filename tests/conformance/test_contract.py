@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -21,12 +20,9 @@ from families import FAMILIES, VARIANTS, dense_rows
 from letters import LetterEmbedder, SparseLetterEmbedder
 from pellucid import loading
 from pellucid.cli import app as cli
-from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.text.words import Vocabulary
-from tiny_models import tiny_lexicon
 
 
 def letter_ensemble():
@@ -111,43 +107,19 @@ def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def lexicon():
-    pytest.importorskip("transformers")
-    return tiny_lexicon()
-
-
-@pytest.fixture(scope="module")
-def key_tokens():
-    """A family of the library that needs torch, on a transformer of two layers."""
-    pytest.importorskip("transformers")
-    from pellucid.keytokens.states import KeyTokenSettings
-    from pellucid.transformer.backbone import prepare
-    from tiny_models import sentence_piece, tiny_model
-
-    tokenizer = sentence_piece()
-    backbone = prepare(tiny_model("llama", len(tokenizer)), tokenizer, attention="causal", device="cpu")
-    return pellucid.KeyTokenEmbedder(backbone, KeyTokenSettings(top_k=30))
-
-
-@pytest.fixture(scope="module")
-def families(key_tokens, lexicon):
-    """A model of every family, among them an ensemble of the others."""
-    from papers.lens.baselines import DenseEmbedder
-
-    rng = np.random.default_rng(3)
-    words = ["a", "man", "Man", "on", "beach", "boy", "the", "new\u2581york"]
-    static = pellucid.StaticEmbedder(Vocabulary(words), rng.normal(size=(len(words), 4)).astype(np.float32))
+def families(every_family):
+    """A model of every family, among them ensembles of the others."""
+    if "lexicon" not in every_family:
+        pytest.skip("needs torch")
+    static, key_tokens = every_family["static"], every_family["key tokens"]
     anchors = pellucid.AnchorEmbedder(static, ["a man", "the beach", "= boy"])
-    dense = DenseEmbedder(lexicon.backbone)
     parts = {"static": static, "again": static, "anchors": anchors, "letters": LetterEmbedder()}
     ensemble = EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])
     mixed = EnsembleEmbedder([ensemble, key_tokens, lambda texts: np.array([[len(text) + 1.0, 1.0] for text in texts])])
-    table = scipy.sparse.random_array((len(words), 9), density=0.5, random_state=rng)
-    names = Dimensions(Dimension(f"cluster {n}") for n in range(9))
-    fired = pellucid.StaticLexiconEmbedder(Vocabulary(words), table, names)
-    exact = {"static": static, "anchors": anchors, "lexicon": lexicon, "dense": dense, "ensemble": ensemble}
-    exact["static-lexicon"] = fired
-    return exact | {"keytokens": key_tokens, "mixed": mixed}
+    shared = {name: every_family[name] for name in ("static", "lexicon", "dense")}
+    fired = every_family["static lexicon"]
+    made = {"anchors": anchors, "ensemble": ensemble, "keytokens": key_tokens, "mixed": mixed, "static-lexicon": fired}
+    return shared | made
 
 
 ANY_TEXT = st.text(max_size=12) | (
@@ -492,8 +464,8 @@ def test_rows_are_cut_normalised_and_quantised_as_by_sentence_transformers(searc
 def test_one_text_has_no_range_and_sparse_rows_no_levels(searching):
     with pytest.raises(InputError, match=r"precision is 'int8'.* one text has no range"):
         searching["static"].encode("a man", precision="int8")
-    assert searching["static"].encode("a man", precision="binary").shape == (1,)
-    assert searching["static"].encode([], precision="int8").shape == (0, 4)
+    assert searching["static"].encode("a man", precision="binary").shape == (8,)
+    assert searching["static"].encode([], precision="int8").shape == (0, 64)
     with pytest.raises(InputError, match=r"precision is 'ubinary', .* sparse"):
         searching["lexicon"].encode(["a man"], precision="ubinary")
 
@@ -583,11 +555,11 @@ def test_a_prompt_stands_before_every_text(searching):
 
 def test_a_model_says_what_it_is(searching, tmp_path):
     static, stock = searching["static"], searching["anchors"].encoder
-    assert repr(static) == "StaticEmbedder(8 words x 4)"
+    assert repr(static) == "StaticEmbedder(16 words x 64)"
     static.save_pretrained(tmp_path / "mine")
-    assert repr(pellucid.load(tmp_path / "mine")) == "StaticEmbedder(mine: 8 words x 4)"
+    assert repr(pellucid.load(tmp_path / "mine")) == "StaticEmbedder(mine: 16 words x 64)"
     assert repr(pellucid.load("static-en")).startswith("StaticEmbedder(static-en: ")
-    assert repr(searching["lexicon"]) == "LexiconEmbedder(20 clusters)"
+    assert repr(searching["lexicon"]) == "LexiconEmbedder(30 clusters)"
     assert repr(searching["anchors"]) == "AnchorEmbedder(3 anchors)"
     assert repr(LetterEmbedder()) == "LetterEmbedder(26 dimensions)"
     assert repr(searching["ensemble"]).startswith("EnsembleEmbedder(words, anchors, stock, tokens; ")
