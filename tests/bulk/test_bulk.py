@@ -220,7 +220,7 @@ BAD = {
     "no own": ("a.jsonl", b'{"text": "x"}', {"id_field": "own"}, "line 1: no id under 'own'"),
     "mixed": ("a.jsonl", b'{"text": "", "o": 1}\n{"text": "", "o": "k"}', {"id_field": "o"}, "of several types"),
     "list id": ("a.jsonl", b'{"text": "", "o": [1]}', {"id_field": "o"}, r"the id \[1\] is list"),
-    "plain": ("a.txt", b"x\n", {"id_field": "own"}, "has no ids under 'own'"),
+    "plain": ("a.txt", b"x\n", {"id_field": "own"}, "no id under 'own'"),
     "same": ("a.jsonl", b"{}", {"id_field": "text"}, "both 'text'"),
     "latin": ("a.txt", b"apple\nr\xe9sum\xe9\n", {}, "line 2 is not UTF-8"),
     "latin parquet": ("a.parquet", pa.table({"text": not_utf8()}), {}, r"a.parquet: the text of row {'id': 1} is not"),

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, pairwise, repeat
 from pathlib import Path
-from typing import Any
 
 from pellucid.errors import CorpusError, warn
 from pellucid.text.lines import MAX_TEXT_CHARS, is_stream, line_blocks, open_file, read_lines
@@ -109,7 +108,13 @@ class DelimitedFile:
         names = lines[0].split(self.delimiter)[1:]
         skips_blanks = self.quoting == "csv" and bool(names) and all(re.match(" [^ ]", name) for name in names)
         prepared = chain.from_iterable(self._prepare(chain([lines], blocks)))
-        self._reader = csv.reader(prepared, **self.dialect, skipinitialspace=skips_blanks)
+        has_marks = self.quoting == "csv" or (
+            self.quoting == "backslash" and (self.delimiter != "\t" or self._has_quoted_names)
+        )  # databases write no quotation marks between tabs
+        self._reader = csv.reader(
+            prepared, delimiter=self.delimiter, quoting=csv.QUOTE_MINIMAL if has_marks else csv.QUOTE_NONE,
+            escapechar="\\" if self.quoting == "backslash" else None, skipinitialspace=skips_blanks, strict=True,
+        )  # fmt: skip
         self._converts = self._is_ours or self.quoting == "backslash" or self._has_quoted_names
         self._spanning: list[tuple[int, int]] = []  # first and last lines of rows
         self._blocks = self._read_blocks()
@@ -118,18 +123,6 @@ class DelimitedFile:
         """Of the columns; "" where one has none."""
         self._ahead = next(self._blocks, ((), []))
         self._name_more_columns()
-
-    @property
-    def dialect(self) -> dict[str, Any]:
-        """How cells are divided and quoted, as the csv module takes it."""
-        if self.quoting == "none" or (
-            self.quoting == "backslash" and self.delimiter == "\t" and not self._has_quoted_names
-        ):
-            quoting = csv.QUOTE_NONE  # databases write no quotation marks between tabs
-        else:
-            quoting = csv.QUOTE_MINIMAL
-        escape = "\\" if self.quoting == "backslash" else None
-        return {"delimiter": self.delimiter, "quoting": quoting, "escapechar": escape, "strict": True}
 
     def blocks(self) -> Iterator[tuple[Sequence[int], list[Cells]]]:
         """Yield some rows at a time: the first line of each, and its cells.

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from pellucid.errors import CorpusError, InputError, shown
+from pellucid.errors import CorpusError, InputError, PellucidError, shown
 
 UNPACKERS: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
 """What opens a packed file, by the end of its name; an archive (.zip) of one file is opened by `open_file`."""
@@ -91,6 +91,17 @@ def describe_error(error: BaseException) -> str:
     """Return the message of another library's error, or its class, on one short line."""
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(message.split())[:200]
+
+
+@contextmanager
+def translate_errors(problem: str) -> Iterator[None]:
+    """Turn whatever a library raises about a file into a CorpusError that begins with `problem`."""
+    try:
+        yield
+    except PellucidError:
+        raise
+    except Exception as error:
+        raise CorpusError(f"{problem}: {describe_error(error)}") from error
 
 
 def check_encoding(name: str) -> str:

@@ -7,13 +7,13 @@ strings are read as dictionaries, and the longest one of a batch decides how man
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import CorpusError, PellucidError, missing_extra
-from pellucid.text.lines import NoValue, check_file, describe_error, is_stream
+from pellucid.errors import CorpusError, missing_extra
+from pellucid.text.lines import NoValue, check_file, is_stream, translate_errors
 
 try:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class Table:
         if is_stream(path):
             raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
         self.path = path
-        with explained(path):
+        with translate_errors(f"{path} is damaged or not a parquet file"):
             self._file = ParquetFile(path, page_checksum_verification=True)
             self.schema, metadata = self._file.schema_arrow, self._file.metadata
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
@@ -73,19 +73,18 @@ class Table:
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
         """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
         self.check_once(columns)
-        n_rows, by_prefix = self.starts[group], self._sizes_by_prefix(columns, group)
+        n_rows, by_prefix = self.starts[group], self._check_chunks(columns, group)
         most = max(1, min([most, *(_BATCH_BYTES // max(1, size) for size in by_prefix.values())]))
         strings = [path for path in self._strings if path not in by_prefix]  # which pyarrow reads as strings alone
         with (
-            explained(self.path, n_rows),
+            translate_errors(f"{self.path} is damaged or not a parquet file"),
             ParquetFile(
                 self.path, metadata=self._file.metadata, read_dictionary=strings, page_checksum_verification=True
             ) as file,
         ):
-            self._refuse_bombs(columns, group)
             batches = file.iter_batches(most, row_groups=[group], columns=list(columns))
             while True:
-                with explained(self.path, n_rows):
+                with translate_errors(f"{self.path}, after row {n_rows}, is damaged or not a parquet file"):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -96,26 +95,21 @@ class Table:
                     yield _plain(batch.slice(start, size), self.schema)
                 n_rows += len(batch)
 
-    def _sizes_by_prefix(self, columns: Sequence[str], group: int) -> dict[str, int]:
-        """Return the bytes of the columns whose values are stored by what they share with the one before: maybe all."""
-        row_group = self._file.metadata.row_group(group)
-        chunks = map(row_group.column, range(row_group.num_columns))
-        return {
-            c.path_in_schema: c.total_uncompressed_size
-            for c in chunks
-            if "DELTA_BYTE_ARRAY" in c.encodings and c.path_in_schema.split(".")[0] in columns
-        }
-
-    def _refuse_bombs(self, columns: Sequence[str], group: int) -> None:
-        row_group = self._file.metadata.row_group(group)
-        for leaf in range(row_group.num_columns):
-            chunk = row_group.column(leaf)
-            packed, unpacked = chunk.total_compressed_size, chunk.total_uncompressed_size
-            if chunk.path_in_schema.split(".")[0] in columns and unpacked > max(_MIN_BOMB_BYTES, _MAX_RATIO * packed):
+    def _check_chunks(self, columns: Sequence[str], group: int) -> dict[str, int]:
+        """Refuse bombs, and return the bytes of columns whose values share what is in the one before: maybe all."""
+        row_group, size_by_prefix = self._file.metadata.row_group(group), dict[str, int]()
+        for chunk in map(row_group.column, range(row_group.num_columns)):
+            name, packed, unpacked = chunk.path_in_schema, chunk.total_compressed_size, chunk.total_uncompressed_size
+            if name.split(".")[0] not in columns:
+                continue
+            if unpacked > max(_MIN_BOMB_BYTES, _MAX_RATIO * packed):
                 raise CorpusError(
-                    f"{self.path}: {packed:,} bytes of column {chunk.path_in_schema!r:.80} unpack to {unpacked:,}; "
-                    "write the file with smaller row groups"
+                    f"{self.path}: {packed:,} bytes of column {name!r:.80} unpack to {unpacked:,}; write the file "
+                    "with smaller row groups"
                 )
+            if "DELTA_BYTE_ARRAY" in chunk.encodings:
+                size_by_prefix[name] = unpacked
+        return size_by_prefix
 
 
 def _longest_string(array: Any) -> int:
@@ -143,7 +137,7 @@ def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dic
         columns = choose(table.schema)
         for group in range(len(table.starts) - 1):
             for batch in table.batches(columns, group, _BATCH_ROWS):
-                with explained(path):
+                with translate_errors(f"{path} is damaged or not a parquet file"):
                     values = list(map(_values_of, batch.columns))
                 yield from (dict(zip(columns, row)) for row in zip(*values))
 
@@ -196,15 +190,3 @@ def _value_of(value: Any) -> Any:
         return value.as_py()
     except (ValueError, OverflowError, pa.ArrowException) as error:
         return NoValue(f"holds {value.type!s:.40} that Python cannot: {error!s:.60}")
-
-
-@contextmanager
-def explained(path: Path, n_rows: int = 0) -> Iterator[None]:
-    """Turn whatever pyarrow raises into a CorpusError that names the file and the `n_rows` read so far."""
-    try:
-        yield
-    except PellucidError:
-        raise
-    except Exception as error:
-        position = f", after row {n_rows}," if n_rows else ""
-        raise CorpusError(f"{path}{position} is damaged or not a parquet file: {describe_error(error)}") from error

@@ -5,15 +5,14 @@ from __future__ import annotations
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime, time
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import CorpusError, PellucidError, missing_extra, warn
+from pellucid.errors import CorpusError, missing_extra, warn
 from pellucid.text.delimited import from_cell
-from pellucid.text.lines import check_file, describe_error
+from pellucid.text.lines import check_file, translate_errors
 
 WORKBOOK_CREATOR = "pellucid"
 """Whom a workbook of ours names as its creator: its cells have an apostrophe before what looks like a formula."""
@@ -41,7 +40,7 @@ class Sheet:
         check_file(path)
         self.path, self.names, self._header = path, list[str](), 0
         self._is_ours = False
-        with _explained(path, "is damaged or no .xlsx file"):
+        with translate_errors(f"{path} is damaged or no .xlsx file"):
             self._has_formulas = _check_parts(path)
             self._sheet, n_sheets = _first_sheet(path, data_only=True)
             self._is_ours = bool(self._sheet) and self._sheet.parent.properties.creator == WORKBOOK_CREATOR
@@ -62,17 +61,18 @@ class Sheet:
             CorpusError: the file is damaged, or a cell holds a formula without a value.
         """
         bounds = {"min_row": self._header + 1, "max_row": LAST_ROW + 1, "max_col": max(1, len(self.names))}
-        with _explained(self.path, "is damaged"):
+        from openpyxl.cell.read_only import EMPTY_CELL
+
+        with translate_errors(f"{self.path} is damaged"):
             formulas: Iterator[Any] = repeat(None)
             if self._has_formulas:
                 formulas = _first_sheet(self.path, data_only=False)[0].iter_rows(**bounds)
-            empty_cell = _empty_cell()
             rows = zip(self._sheet.iter_rows(**bounds), formulas)
         number = self._header
         row: Any
         formula_row: Any
         while True:
-            with _explained(self.path, f"is damaged in row {number + 1}"):
+            with translate_errors(f"{self.path} is damaged in row {number + 1}"):
                 row, formula_row = next(rows, (None, None))
             if row is None:
                 return
@@ -85,7 +85,7 @@ class Sheet:
                         f"{self.path}, cell {formula_row[column].coordinate} holds a formula without a value; open the "
                         "file in a spreadsheet program and save it, which computes the values"
                     )
-            if any(cell is not empty_cell and cell.value is not None for cell in row):
+            if any(cell is not EMPTY_CELL and cell.value is not None for cell in row):
                 yield number, [self._value(row[column]) for column in columns]
 
     def _value(self, cell: Any) -> Any:
@@ -112,12 +112,6 @@ def _first_sheet(path: Path, *, data_only: bool) -> tuple[Any, int]:
     return None, 0
 
 
-def _empty_cell() -> Any:
-    from openpyxl.cell.read_only import EMPTY_CELL
-
-    return EMPTY_CELL
-
-
 def _check_parts(path: Path) -> bool:
     """Check that no part of a workbook takes more memory than its size allows; return whether it has formulas."""
     has_formulas, n_bytes, n_strings = False, 0, 0
@@ -137,14 +131,3 @@ def _check_parts(path: Path) -> bool:
                     if run > _MAX_CELL_BYTES or n_strings > _MAX_STRINGS:
                         raise CorpusError(f"{path}: it has cells of more than {_MAX_CELL_BYTES:,} bytes, or too many")
     return has_formulas
-
-
-@contextmanager
-def _explained(path: Path, problem: str) -> Iterator[None]:
-    """Turn what zipfile, the XML parser and openpyxl raise into a CorpusError."""
-    try:
-        yield
-    except PellucidError:
-        raise
-    except Exception as error:
-        raise CorpusError(f"{path} {problem}: {describe_error(error)}") from error

@@ -43,7 +43,6 @@ FORMATS = (".txt", ".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parqu
 
 _TABLES = (".csv", ".tsv", ".tab")
 _COLUMNAR = (".parquet", ".xlsx")
-_OLD_SHEETS = (".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _SAYS_FORMATS = (
     ".txt (one text a line), .csv, .tsv, .jsonl, .json (each also with .gz, .xz, .bz2 or .zip), .parquet, .xlsx"
 )
@@ -169,8 +168,6 @@ class CorpusFile:
         Raises:
             CorpusError: as for texts; or a row has no id.
         """
-        if self.kind == ".txt":
-            raise CorpusError(f"{self.path} has no ids under {self.id_field!r:.80}: plain text has no columns")
         for row in self.rows([self.field, self.id_field]):
             row_id = row.values.get(self.id_field) if isinstance(row.values, dict) else None
             if row_id is None or row_id == "":
@@ -202,8 +199,6 @@ class CorpusFile:
         if kind in FORMATS and not (packed and kind in _COLUMNAR):
             return kind
         check_file(path)
-        if kind in _OLD_SHEETS:
-            raise CorpusError(f"{path} is a spreadsheet of another kind; save it as .xlsx or .csv")
         raise CorpusError(f"cannot tell the format of corpus file {path}; pellucid reads {_SAYS_FORMATS}")
 
     @property
@@ -265,7 +260,11 @@ class CorpusFile:
         if self.kind == ".xlsx":
             return self._sheet_rows(names, is_quiet)
         if self.is_table:
-            return self._table_rows(names, is_quiet)
+            called, blocks = self.column_blocks(names, is_quiet=is_quiet)
+            return chain.from_iterable(
+                map(FileRow, first_lines, map(dict, map(zip, repeat(called), zip(*columns))))
+                for first_lines, columns in blocks
+            )
         if self.kind == ".json":
             return (FileRow(number, self._renamed(value)) for number, value in enumerate(self._items(), 1))
         return self._line_rows(skip_blank)
@@ -380,11 +379,6 @@ class CorpusFile:
 
     def _table(self, is_quiet: bool) -> DelimitedFile:
         return DelimitedFile(self.source, self.encoding, self.delimiter, self.quoting, is_quiet=is_quiet)
-
-    def _table_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
-        called, blocks = self.column_blocks(names, is_quiet=is_quiet)
-        for first_lines, columns in blocks:
-            yield from map(FileRow, first_lines, map(dict, map(zip, repeat(called), zip(*columns))))
 
     def column_blocks(
         self, names: Sequence[str] | None = None, *, is_quiet: bool = False
