@@ -1,4 +1,4 @@
-"""Settings of the process, changed for a while: torch's threads, warnings, environment variables and random states.
+"""Settings of the process, changed for a while: torch's threads, warnings and random states.
 
 Any number of threads may ask for the same change at once. Each for itself would save what another one has changed, and
 put that back at the end for good.
@@ -98,20 +98,6 @@ def ignored_warnings(category: type[Warning], message: str = "", module: str = "
         return undo
 
     return ProcessSetting(change)
-
-
-@contextmanager
-def environment(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable for a while."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
 
 
 @contextmanager

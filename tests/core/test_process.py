@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import writing
-from pellucid.process import ProcessSetting, environment, ignored_warnings, kept_random_states
+from pellucid.process import ProcessSetting, ignored_warnings, kept_random_states
 from pellucid.static.embedder import StaticEmbedder
 
 THREADS = 3
@@ -138,18 +138,6 @@ def test_filters_of_warnings_are_the_programs_own_again():
         with ignored_warnings(FutureWarning):
             warnings.resetwarnings()  # the program sets others meanwhile
         assert not list(warnings.filters)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("before", [None, "theirs"])
-def test_variables_are_as_before(monkeypatch, before):
-    if before is None:
-        monkeypatch.delenv("PELLUCID_TEST", raising=False)
-    else:
-        monkeypatch.setenv("PELLUCID_TEST", before)
-    with pytest.raises(RuntimeError), environment("PELLUCID_TEST", "ours"):
-        assert os.environ["PELLUCID_TEST"] == "ours"
-        raise RuntimeError
-    assert os.environ.get("PELLUCID_TEST") == before
 
 
 def work_with_a_model(folder: Path, fruit: StaticEmbedder) -> None:

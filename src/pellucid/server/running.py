@@ -22,7 +22,6 @@ from fastapi import FastAPI
 
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
-from pellucid.process import environment
 from pellucid.server.app import create_app
 from pellucid.server.service import ServerSettings, Service
 
@@ -74,8 +73,9 @@ def serve(
     settings = replace(settings, read_only=True)
     for index in Service(settings).indexes.values():  # opened once: a worker that cannot would start again and again
         index.close()
-    with environment(_SETTINGS, json.dumps(asdict(settings))):
-        uvicorn.run("pellucid.server.running:_worker_app", factory=True, **options)
+    os.environ[_SETTINGS] = json.dumps(asdict(settings))  # which workers inherit
+    uvicorn.run("pellucid.server.running:_worker_app", factory=True, **options)
+    del os.environ[_SETTINGS]
 
 
 def _free_port(host: str, port: int) -> int:
