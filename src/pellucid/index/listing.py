@@ -14,7 +14,7 @@ import numpy as np
 from pellucid.errors import InputError, check_integer, shown, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
-from pellucid.index.metadata import Where, column_kind, columns_of, field_types, kind_of, parse_where, timestamp
+from pellucid.index.metadata import Where, column_kind, columns_of, kind_of, parse_where, timestamp
 from pellucid.index.segments import Segment
 from pellucid.progress import check_cancelled
 from pellucid.text.unicode import canonicalize
@@ -151,10 +151,9 @@ def document_number(after: int | str) -> int:
 def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) -> list[str]:
     """Return the columns of fields; one called like a reserved column is metadata.NAME."""
     columns: list[str] = []
-    types = field_types(commit.state.fields)
     for name in commit.state.fields:
         column = name
-        while column in reserved or column in columns or (column != name and column in types):
+        while column in reserved or column in columns or (column != name and column in commit.state.fields):
             column = f"metadata.{column}"
         columns.append(column)
     return columns

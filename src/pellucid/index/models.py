@@ -63,12 +63,8 @@ class Model:
     def analyze_query(self, query: str, row: Vector | None = None) -> Query | None:
         """Return a query as the model reads it, None where it knows nothing of it; `row` is what `vectors` gave."""
         analyzed = self.encoder.analyze_texts([query], ["query"])[0]
-        if row is None:
-            row = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0]
-        if row is None:
-            return None
-        analyzed.unit = row
-        return analyzed
+        analyzed.unit = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0] if row is None else row
+        return None if analyzed.unit is None else analyzed
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of."""
