@@ -20,7 +20,7 @@ from typing import Any
 
 from pellucid.errors import CorpusError, InputError
 from pellucid.text.lines import UNPACKERS, check_file, parse_json, read_lines
-from pellucid.text.parquet import parquet_rows
+from pellucid.text.parquet import Table
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
 
@@ -185,9 +185,10 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
     if not path.name.lower().endswith(_ENDINGS):
         raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
     if path.suffix.lower() == ".parquet":
-        fields = TrainingRow.__dataclass_fields__
-        rows = parquet_rows(path, lambda schema: [name for name in schema.names if name in fields])
-        yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+        with Table(path) as table:
+            names = [name for name in table.names if name in TrainingRow.__dataclass_fields__]
+            for number, cells in enumerate(table.cells(names), 1):
+                yield f"row {number}", dict(zip(names, cells))
         return
     for number, line in enumerate(read_lines(path, "training file"), 1):
         if line and not line.isspace():

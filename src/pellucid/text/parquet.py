@@ -6,7 +6,7 @@ strings are read as dictionaries, and the longest one of a batch decides how man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -41,6 +41,7 @@ class Table:
         with translate_errors(f"{path} is damaged or not a parquet file"):
             self._file = ParquetFile(path, page_checksum_verification=True)
             self.schema, metadata = self._file.schema_arrow, self._file.metadata
+            self.names: list[str] = self.schema.names
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
             self.starts: list[int] = list(accumulate((group.num_rows for group in groups), initial=0))
             if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != self.starts[-1]:
@@ -59,15 +60,10 @@ class Table:
         """Close the file."""
         self._file.close()
 
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.starts[-1]
-
     def check_once(self, columns: Sequence[str]) -> None:
         """Check that no column of these occurs twice."""
         for name in columns:
-            if self.schema.names.count(name) > 1:
+            if self.names.count(name) > 1:
                 raise CorpusError(f"{self.path} has several columns {name!r:.80}; give each a name of its own")
 
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
@@ -94,6 +90,14 @@ class Table:
                 for start in range(0, len(batch), size):
                     yield _plain(batch.slice(start, size), self.schema)
                 n_rows += len(batch)
+
+    def cells(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of some columns, a row at a time."""
+        for group in range(len(self.starts) - 1):
+            for batch in self.batches(columns, group, _BATCH_ROWS):
+                with translate_errors(f"{self.path} is damaged or not a parquet file"):
+                    values = list(map(_values_of, batch.columns))
+                yield from zip(*values)
 
     def _check_chunks(self, columns: Sequence[str], group: int) -> dict[str, int]:
         """Refuse bombs, and return the bytes of columns whose values share what is in the one before: maybe all."""
@@ -131,29 +135,18 @@ def _plain(batch: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a parquet file as dicts, with the columns that `choose` takes of its Arrow schema."""
-    with Table(path) as table:
-        columns = choose(table.schema)
-        for group in range(len(table.starts) - 1):
-            for batch in table.batches(columns, group, _BATCH_ROWS):
-                with translate_errors(f"{path} is damaged or not a parquet file"):
-                    values = list(map(_values_of, batch.columns))
-                yield from (dict(zip(columns, row)) for row in zip(*values))
-
-
 def copy_groups(source: Path, target: Path, selected: Sequence[bool]) -> int:
     """Write the selected rows of a parquet file, and return how many rows there were."""
     with Table(source) as table:
-        if table.rows == len(selected):
+        if table.starts[-1] == len(selected):
             with ParquetWriter(target, table.schema) as writer:
                 start = 0
                 for group in range(len(table.starts) - 1):
-                    for batch in table.batches(table.schema.names, group, _COPIED_ROWS):
+                    for batch in table.batches(table.names, group, _COPIED_ROWS):
                         rows = pa.array(selected[start : start + len(batch)])
                         writer.write_table(pa.Table.from_batches([batch.filter(rows)]).cast(table.schema))
                         start += len(batch)
-        return table.rows
+        return table.starts[-1]
 
 
 def text_column_error(schema: Any, column: int) -> str:

@@ -275,17 +275,8 @@ class CorpusFile:
         Raises:
             CorpusError: the file is absent or broken, or has no columns.
         """
-        if self.is_table:
-            return self._table(is_quiet=True).names
-        if self.kind == ".xlsx":
-            from pellucid.text.spreadsheet import Sheet
-
-            return Sheet(self.source, is_quiet=True).names
-        if self.kind == ".parquet":
-            from pellucid.text.parquet import Table
-
-            with Table(self.source) as table:
-                return list(table.schema.names)
+        if self.has_header:
+            return list(self._table(is_quiet=True).names)
         rows = (row.values for row in self.rows(is_quiet=True) if isinstance(row.values, dict))
         return list(dict.fromkeys(str(name) for values in rows for name in values))
 
@@ -377,7 +368,16 @@ class CorpusFile:
                     new_names[matches[0]] = role
         return new_names
 
-    def _table(self, is_quiet: bool) -> DelimitedFile:
+    def _table(self, is_quiet: bool) -> Any:
+        """Return the opened table, whose columns have `names`."""
+        if self.kind == ".parquet":
+            from pellucid.text.parquet import Table
+
+            return Table(self.source)
+        if self.kind == ".xlsx":
+            from pellucid.text.spreadsheet import Sheet
+
+            return Sheet(self.source, is_quiet=is_quiet)
         return DelimitedFile(self.source, self.encoding, self.delimiter, self.quoting, is_quiet=is_quiet)
 
     def column_blocks(
@@ -398,9 +398,7 @@ class CorpusFile:
         return list(chosen.values()), blocks()
 
     def _sheet_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
-        from pellucid.text.spreadsheet import Sheet
-
-        sheet = Sheet(self.source, is_quiet=is_quiet)
+        sheet = self._table(is_quiet)
         if not sheet.names:
             raise CorpusError(f"{self.path} is empty; the first row of a table names its columns")
         chosen = self._choose(sheet.names, names, is_quiet)
@@ -412,21 +410,17 @@ class CorpusFile:
             yield FileRow(number, dict(zip(chosen.values(), cells)))
 
     def _parquet_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
-        from pellucid.text.parquet import parquet_rows, text_column_error  # of an extra
+        from pellucid.text.parquet import text_column_error  # of an extra
 
-        renamed: dict[str, str] = {}
-
-        def choose(schema: Any) -> list[str]:
-            columns = list(schema.names)
-            counts, chosen = Counter(columns), self._choose(columns, names, is_quiet)
-            renamed.update({columns[c]: name for c, name in chosen.items() if counts[columns[c]] == 1})
+        with self._table(is_quiet) as table:
+            columns, counts = table.names, Counter(table.names)
+            chosen = self._choose(columns, names, is_quiet)
             text = next(column for column, name in chosen.items() if name == self.field)
-            if error := text_column_error(schema, text):
+            if error := text_column_error(table.schema, text):
                 raise CorpusError(f"{self.path}: {error}")
-            return list(renamed)
-
-        for number, row in enumerate(parquet_rows(self.source, choose), 1):
-            yield FileRow(number, {renamed[name]: value for name, value in row.items()})
+            new_names = {columns[column]: name for column, name in chosen.items() if counts[columns[column]] == 1}
+            for number, cells in enumerate(table.cells(list(new_names)), 1):
+                yield FileRow(number, dict(zip(new_names.values(), cells)))
 
     def _choose(self, columns: Sequence[str], names: Sequence[str] | None, is_quiet: bool = False) -> dict[int, str]:
         """Return the columns of a table that are read, and what each is called: for its role, or by its name."""
