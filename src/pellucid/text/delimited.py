@@ -163,7 +163,8 @@ class DelimitedFile:
             is_end, n_lines = len(rows) < size, last_lines[-1] - last_lines[0]
             first_lines: Sequence[int] = range(line, line + n_lines)
             is_single = is_single or (size == 1 and len(rows[0]) == 1 if rows else False)
-            if len(rows) != n_lines or min(map(len, rows), default=2) < 2:
+            widths = set(map(len, rows))
+            if len(rows) != n_lines or widths & {0, 1}:
                 filled = [
                     (before + 1 + self._n_skipped, last + self._n_skipped, cells or [""])
                     for (before, last), cells in zip(pairwise(last_lines), rows)
@@ -174,7 +175,7 @@ class DelimitedFile:
             n_blank = 0 if rows else n_blank + n_lines
             if n_blank > _MAX_BLANK_LINES:
                 raise CorpusError(f"{self.path}, line {line}: more than {_MAX_BLANK_LINES:,} blank lines; remove them")
-            if max(map(len, rows), default=0) > _MAX_ROW_CELLS:
+            if max(widths, default=0) > _MAX_ROW_CELLS:
                 raise CorpusError(f"{self.path}, line {line}: more than {_MAX_ROW_CELLS:,} cells in a row; divide it")
             if self._converts:
                 rows = [list(map(self._convert, row)) for row in rows]
@@ -199,9 +200,11 @@ class DelimitedFile:
         after_escape = re.compile(rf'\\"{mark}(?!")[^"]*(?<!{mark})"')
         is_inside, n_lines = False, self._n_skipped  # inside of a cell in quotation marks
         for block in blocks:
+            has_backslash = any("\\" in line for line in block)
+            self._converts = self._converts or (has_backslash and any("\\N" in line for line in block))
             if self.quoting == "backslash":
                 block = [_ESCAPED.sub(lambda match: "\\" + _ESCAPES.get(match[1], match[1]), line) for line in block]
-            elif self.quoting == "csv" and any('\\"' in line for line in block):
+            elif has_backslash and self.quoting == "csv":
                 for number, line in enumerate(block, n_lines + 1):
                     if after_escape.search(line):
                         raise CorpusError(self._broken(number, r"a cell in quotation marks holds \""))
@@ -214,7 +217,6 @@ class DelimitedFile:
                     block[number] = '"'.join(pieces).replace(_QUOTE, '\\"').replace(_BACKSLASH, "\\\\")
                 is_inside ^= len(pieces) % 2 == 0
             n_lines += len(block)
-            self._converts = self._converts or any("\\N" in line for line in block)
             yield [line + "\n" for line in block]
 
     def _name_more_columns(self) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as data_field
+from functools import partial
 from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -261,8 +262,9 @@ class CorpusFile:
             return self._sheet_rows(names, is_quiet)
         if self.is_table:
             called, blocks = self.column_blocks(names, is_quiet=is_quiet)
+            make_row = partial(tuple.__new__, FileRow)  # without its Python constructor
             return chain.from_iterable(
-                map(FileRow, first_lines, map(dict, map(zip, repeat(called), zip(*columns))))
+                map(make_row, zip(first_lines, map(dict, map(zip, repeat(called), zip(*columns)))))
                 for first_lines, columns in blocks
             )
         if self.kind == ".json":

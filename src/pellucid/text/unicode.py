@@ -318,7 +318,8 @@ def _divisions(piece: str) -> Iterator[tuple[int, int]]:
     clusters = graphemes(piece) if "\u200b" in piece or "\u200c" in piece else ()
     for start, end in clusters:  # what divides words is at the end of a cluster, or is one
         divides = piece[end - 1] in "\u200b\u200c" and end < len(piece) and category(piece[end])[0] != "M"
-        if divides and _DIVIDES.match(_letter_before(piece, end) + piece[end - 1 : end + 1]):
+        letter = next((c for c in reversed(piece[: end - 1]) if category(c)[0] != "M"), "") if divides else ""
+        if divides and _DIVIDES.match(letter + piece[end - 1 : end + 1]):
             yield start, end
     yield len(piece), len(piece)
 
@@ -340,11 +341,6 @@ def _fold_clusters(text: str, *, blank: str) -> _Piece:
 
 
 _cached_word_form = lru_cache(maxsize=1 << 14)(_word_form)
-
-
-def _letter_before(text: str, end: int) -> str:
-    """Return the last character before `text[end - 1]` that is no mark."""
-    return next((c for c in reversed(text[: end - 1]) if category(c)[0] != "M"), "")
 
 
 def _by_cluster(spans: list[tuple[int, int]], forms: list[str]) -> _Piece:
