@@ -187,8 +187,9 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
     if path.suffix.lower() == ".parquet":
         with Table(path) as table:
             names = [name for name in table.names if name in TrainingRow.__dataclass_fields__]
-            for number, cells in enumerate(table.cells(names), 1):
-                yield f"row {number}", dict(zip(names, cells))
+            yield from (
+                (f"row {number}", dict(zip(names, cells))) for number, cells in enumerate(table.cells(names), 1)
+            )
         return
     for number, line in enumerate(read_lines(path, "training file"), 1):
         if line and not line.isspace():
