@@ -16,7 +16,7 @@ import numpy as np
 from papers.keytokens.rates import EmbeddedTexts, ModelAlignment, Stems, measure
 from papers.kit import Table
 from papers.spectra import level, split
-from pellucid.core.pca import Moments, Spectrum, blocks
+from pellucid.core.pca import Moments, Spectrum
 from pellucid.errors import InputError
 from pellucid.keytokens.head import head_rows, top_tokens
 
@@ -58,7 +58,7 @@ def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "t
             number is NaN or infinity.
     """
     moments, shifts = Moments(), Moments()
-    for one, other in zip_longest(blocks(base), blocks(tuned)):
+    for one, other in zip_longest(*([rows] if hasattr(rows, "shape") else rows for rows in (base, tuned))):
         if one is None or other is None or np.shape(one) != np.shape(other):
             shapes = [None if block is None else np.shape(block) for block in (one, other)]
             raise InputError(
