@@ -105,7 +105,6 @@ def search_tasks(index: pellucid.Index, name: str, queries: Sequence[str]) -> It
         search,
     )
     yield Task("lines of each", queries, lambda hits: [hit.groups() for hit in hits], search)
-    yield Task("a summary of all", queries, lambda hits: hits.summary(), search)
     yield Task("JSON, all of these", queries, lambda hits: hits.to_dict(), search)
 
 

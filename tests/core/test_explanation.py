@@ -135,7 +135,6 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
         "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5, "read_as": []}],
         "baseline": "",
         "measurement": None,
-        "agreement": None,
         "groups": [
             {
                 "name": "pear",
@@ -487,7 +486,7 @@ def test_a_name_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
 
 def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
     view = str(fruit.explain("apple pear zebra", "apple, quagga"))
-    assert 'Similarity 0.98, mainly because "apple pear" matches "apple" (100%).' in view
+    assert 'Similarity 0.98: both say "apple" (+0.59).' in view
     assert "2 word pairs adding up to the score exactly" in view and "not in the vocabulary: zebra" in view
     narrow = fruit.explain("apple pear", "apple car").to_text(width=48, rows=True)
     assert "apple \u00d7 apple" in narrow and max(map(len, narrow.splitlines())) <= 48

@@ -121,4 +121,3 @@ def test_hits_have_the_score_and_reasons_of_every_kind(model: EncoderEmbedder, t
             check_summary(why)
             assert json.loads(why.to_json()) == why.to_dict()
         assert hits[0].measured().score == pytest.approx(hits[0].score, abs=1e-5)
-        assert hits.summary() and "  " not in hits.summary()

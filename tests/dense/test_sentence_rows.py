@@ -13,7 +13,7 @@ import pellucid
 from pellucid.dense import EncoderEmbedder, SentenceReasons
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, Row
-from pellucid.text.sentences import MIN_PASSAGE_CHARS, sentence_spans
+from pellucid.text.sentences import sentence_spans
 
 
 def encode(texts: list[str]) -> np.ndarray:
@@ -38,7 +38,6 @@ def by_sentences() -> EncoderEmbedder:
 QUERY = "loans for homes"
 FILLER = "Gardens need water and light in every season of the year, whatever grows there now."
 PASSAGE = f"{FILLER} Loans for homes are long. The cat sleeps on homes. {FILLER} Roses are red. {FILLER}"
-assert len(PASSAGE) > MIN_PASSAGE_CHARS
 
 SENTENCES = st.lists(st.sampled_from(["Red roses.", "Homes are dear!", "Why loans?", "A cat.", "Dr. Who."]), max_size=8)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import itertools
 import json
 import pickle
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.dense.vectors import at_length_1
 from pellucid.dense.words import open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
@@ -113,30 +111,6 @@ def test_a_large_context_is_warned_of_in_every_view() -> None:
     assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
     small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
     assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
-
-
-@given(WORDS, WORDS)
-def test_agreement_is_the_correlation_of_two_estimates_of_text_2(
-    shadow: EncoderEmbedder, text1: str, text2: str
-) -> None:
-    why = shadow.explain(text1, text2)
-    vectors = at_length_1(shadow.encode([text1, text2]))
-    spans, values = zip(*shadow.reasons.parts(text2, None, vectors[1]).importance(vectors[0])) if text2 else ((), ())
-    added = [why.word_contributions(2).get(span, 0.0) for span in spans]
-    if why.agreement is None:
-        assert len(spans) < 3 or min(np.std(added), np.std(values)) <= 1e-4 * max(np.abs([added, values]).max(), 1e-9)
-        return
-    by_hand = np.corrcoef(added, values)[0, 1]
-    assert why.agreement == pytest.approx(by_hand, abs=1e-3)  # texts of a batch differ by rounding
-
-
-def test_estimates_that_disagree_are_warned_of_in_every_view(shadow: EncoderEmbedder) -> None:
-    why = dataclasses.replace(shadow.explain("ba be bi", "ba bo bu da"), agreement=0.43)
-    for shown in (str(why), why.to_html(), why.to_markdown()):
-        assert "two estimates of what they are worth disagree (correlation +0.43)" in " ".join(shown.split())
-    assert "Do not rely" not in str(dataclasses.replace(why, agreement=0.71))
-    other = shadow.explain("ba be bi", "da de di")
-    assert (why - other).agreement is None and why.less_mean([other]).agreement is None
 
 
 def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder) -> None:

@@ -75,8 +75,6 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
     from pellucid.explain.views.parts import shorten, visible
 
     console = Console(highlight=False)
-    if (rows or len(hits) > 1) and (summary := hits.summary()):  # of one hit it stands below it
-        console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
     for note, is_warning in hits.notes():
         console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
     for rank, hit in enumerate(hits, hits.offset + 1):
@@ -91,7 +89,7 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
             [span[:2] for span in hit.reasons.highlights()] if rows else [s for line in phrases for s in line.spans2]
         )
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
-        lines = [] if rows else [Text(visible(_reason(hit)))]
+        lines = [] if rows else [Text(visible(hit.summary().partition(": ")[2] or hit.summary()))]
         lines.append(_marked(hit, spans, brackets=not console.is_terminal))
         lines += [Text("; ".join(named), style="dim")] if named else []
         if measured := hit.explain().measurement:
@@ -104,12 +102,6 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
             console.print(below, soft_wrap=not console.is_terminal)
     if len(hits) and not (hits.exact or hits.reranked):
         console.print("better ones may have been missed", style="dim")
-
-
-def _reason(hit: Hit) -> str:
-    """Return the sentence that says why a hit was found, without the score where this stands before a reason."""
-    reason = hit.summary().removeprefix(f"Score {hit.score:.2f}, ")
-    return f"{reason[0].upper()}{reason[1:]}" if reason.startswith(("mainly ", "partly ")) else hit.summary()
 
 
 def _marked(hit: Hit, spans: Iterable[Span], brackets: bool) -> Text:

@@ -321,14 +321,14 @@ class EditableModel(ToolInterface):
             raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
         first = min(merged)
         texts = tuple(dict.fromkeys(text for index in merged for text in before[index].about))
-        whole = Dimension(name or " + ".join(before.names[index] for index in merged), texts)
+        joined = Dimension(name or " + ".join(before.names[index] for index in merged), texts)
         remaining = [index for index in range(len(before)) if index == first or index not in merged]
         column = {index: column for column, index in enumerate(remaining)}
         columns = [column[first if index in merged else index] for index in range(len(before))]
         factors = np.ones(len(before))
         factors[merged] = 1 / math.sqrt(len(merged))
         mixing = Mixing.from_entries(np.arange(len(before)), columns, factors, (len(before), len(remaining)))
-        return self._edited(Edit(Dimensions(whole if n == first else before[n] for n in remaining), mixing))
+        return self._edited(Edit(Dimensions(joined if n == first else before[n] for n in remaining), mixing))
 
     def reweight(self, factors: Mapping[str, float]) -> Self:
         """Return a model in which some words count more or less: of the static family, whose words have vectors.

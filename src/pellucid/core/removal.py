@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pellucid.core.query import Floats, Integers, Terms
 from pellucid.errors import InputError, check_number
 from pellucid.explain.groups import phrase_text
-from pellucid.explain.phrases import cut_into_phrases, words_of_text
+from pellucid.explain.phrases import phrase_starts, words_of_text
 from pellucid.explain.rows import EMBEDDING, WORD, Measurement, Row
 from pellucid.explain.views.parts import (
     AnyPart,
@@ -83,7 +83,7 @@ def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> C
     numbers: dict[tuple[int, ...], int] = {(): 0}
     numbers.setdefault(tuple(range(n_players)), 1)
     steps: list[tuple[int, int, int, int]] = []  # of an estimate: a player, the set with it and the set before
-    for estimate, order in ((estimate, order) for estimate, some in enumerate(orders) for order in some):
+    for estimate, order in ((estimate, order) for estimate, group in enumerate(orders) for order in group):
         before = 0
         for length, player in enumerate(order, 1):
             number = numbers.setdefault(tuple(sorted(order[:length])), len(numbers))
@@ -109,7 +109,7 @@ def players_of(text: str, words: Sequence[Span], max_players: int = MAX_PLAYERS)
     """
     if len(words) <= max_players:
         return [(word,) for word in words]
-    starts = cut_into_phrases(words_of_text(text, words)).starts
+    starts = phrase_starts(words_of_text(text, words))
     phrases = [list(range(start, end)) for start, end in zip(starts, [*starts[1:], len(words)])]
     ends = [end for _, end in sentence_spans(text)]
     sentences = [list(group) for _, group in groupby(phrases, lambda phrase: bisect_right(ends, words[phrase[0]][0]))]

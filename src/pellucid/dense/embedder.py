@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -400,11 +399,7 @@ class EncoderEmbedder(Embedder):
         reasons = self.reasons_at_hand
         if isinstance(reasons, MeasuredReasons):
             reasons.prepare([query for query in (first, *second) if isinstance(query, EncoderQuery)])
-        explanation = super().explain_queries(first, *second)
-        if not (second and isinstance(first, EncoderQuery) and isinstance(second[0], EncoderQuery)):
-            return explanation
-        agreement = second[0].agreement(first, explanation.word_contributions(2))
-        return explanation if agreement is None else replace(explanation, agreement=agreement)
+        return super().explain_queries(first, *second)
 
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read one or two checked texts."""

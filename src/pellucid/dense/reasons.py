@@ -27,8 +27,6 @@ from pellucid.text.words import JOINER, Coverage, Span
 
 _COMMON = "what all texts have in common"
 _CONTEXT = "context: what the encoder makes of the words together"
-_MIN_COMPARED_WORDS = 3  # of fewer a correlation says nothing
-_ROUNDING = 1e-4  # deviations of values that are smaller, by the values, are rounding
 EMPTY_PART = "(no words)"
 """The part of a text that has none."""
 
@@ -182,26 +180,6 @@ class EncoderQuery(Query):
 
         all_rows = term_row.with_terms(*rows) if isinstance(term_row, PairTable) else row
         return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score)
-
-    def agreement(self, query: EncoderQuery, contributions: Mapping[Span, float]) -> float | None:
-        """Return the correlation of what the words of this text add to the score with `query` and their importance.
-
-        None where the reasons do not estimate importance, or the text has fewer than three words.
-        """
-        if self.model.reasons_at_hand is None or not (self.coordinates.any() and query.coordinates.any()):
-            return None
-        if self.parts.importance is None:
-            return None
-        importance = dict(self.parts.importance(query.coordinates))
-        if len(importance) < _MIN_COMPARED_WORDS:
-            return None
-        added = np.array([contributions.get(span, 0.0) for span in importance])
-        values = np.array([added, list(importance.values())])
-        deviations = values - values.mean(axis=1, keepdims=True)
-        lengths = np.linalg.norm(deviations, axis=1)
-        if (lengths <= _ROUNDING * np.linalg.norm(values, axis=1)).any():  # all words alike
-            return None
-        return float(np.clip(deviations.prod(axis=0).sum() / lengths.prod(), -1.0, 1.0))
 
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0

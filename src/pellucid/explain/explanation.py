@@ -65,8 +65,6 @@ class Explanation(ExplanationViews):
         coverage: for each text, how much of it the model knew; () where the family does not say.
         baseline: what was taken from the score, "the mean of 9 others"; "" for nothing.
         measurement: how the rows were measured, where that is by leaving words out; else None.
-        agreement: how two estimates of what the words of text 2 are worth agree, their correlation; None where there
-            are not two. The less they agree, the less single words can be relied on.
     """
 
     def __post_init__(self) -> None:
@@ -156,7 +154,6 @@ class Explanation(ExplanationViews):
             unknown3=subtracted.unknown2,
             coverage=(*self.coverage, *subtracted.coverage[1:]) if self.coverage and subtracted.coverage else (),
             measurement=combined_measurement([self.measurement, subtracted.measurement]),
-            agreement=None,
         )
 
     def _check_same_subject(self, subtracted: Explanation) -> None:
@@ -193,7 +190,7 @@ class Explanation(ExplanationViews):
         exact = self.exact and all(explanation.exact for explanation in compared)
         baseline = f"the mean of {len(compared):,} others" if len(compared) > 1 else "the other"
         sorted_rows = sorted_with_shares(rows.values(), score)
-        return replace(self, score=score, rows=sorted_rows, exact=exact, baseline=baseline, agreement=None)
+        return replace(self, score=score, rows=sorted_rows, exact=exact, baseline=baseline)
 
     def _row_in_others(self, row: Row) -> Row:
         """Return the row in which a row of other texts counts that has none of its own here."""

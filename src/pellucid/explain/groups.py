@@ -1,9 +1,8 @@
-"""The rows of an explanation as a few lines that a person reads: phrases of text 1 with those that they match.
+"""The rows of an explanation as a few lines that a person reads: words of text 1 with those that they match.
 
-A line holds all that a phrase of text 1 adds, whatever words of text 2 it meets, and names the phrases that give most
-of it. What is in no line stands in lines for other words, for context, for what all texts have in common and for the
-remainder, so that the lines add up to the score. A row whose words stand in several places is split evenly.
-Of a passage, a long text 2 of several sentences, lines are sentences, and name the phrases of text 1 that they match.
+The number of a line is what its own words add together, and nothing else: all other pairs of words are one line, which
+is called no match. Then follow lines for context, for what all texts have in common and for the remainder, so that the
+lines add up to the score. Rows that are not of words are lines of their own.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.explain.phrases import (
+    MIN_PAIR_SHARE,
+    MIN_WORD_SHARE,
     Floats,
     Integers,
-    Phrases,
     WordsOfText,
-    cut_into_phrases,
+    join_words,
     match_words,
     words_of_text,
 )
@@ -36,24 +36,19 @@ from pellucid.explain.rows import (
     share_of,
 )
 from pellucid.process import cached_property
-from pellucid.text.sentences import passage_sentences
 from pellucid.text.words import Span
 
 PHRASE, COMMON, OTHERS = "phrase", "common", "others"
-"""Kinds of groups beside those of rows; OTHERS is a sum of phrases and rows of several kinds."""
+"""Kinds of groups beside those of rows; OTHERS is a sum of rows of several kinds."""
 OTHER = "other "
 """Before the kind of a sum: "other words", "other dimensions"."""
-CONTEXT_NAME = "how the words combine (context)"
+CONTEXT_NAME = "not explained by words (context)"
 COMMON_NAME = "what any two texts have in common"
 REMAINDER_NAME = "what the rows leave out"
 ELSEWHERE_NAME = "words of other texts"
 
-MIN_PARTNER_SHARE = 0.2
-"""Of what the words of the other text add to a line, from which a phrase of it is named."""
-MAX_PARTNERS = 3
 LINES_BEYOND = 2
-"""Lines beside those of phrases; where more are needed, there are fewer phrases."""
-_MAX_CELLS = 1_000_000  # pairs of words, 100 bytes each; beyond, phrases are not matched, and none of text 2 is named
+"""Lines beside those of matches; where more are needed, there are fewer matches."""
 _CLOSING_MARKS = {
     "(": ")", "[": "]", "{": "}", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u2018": "\u2019",
     "\u201a": "\u2018\u2019", "\u00ab": "\u00bb", "\u2039": "\u203a", "\u300c": "\u300d", "\u300e": "\u300f",
@@ -68,14 +63,14 @@ class Group(NamedTuple):
     """A line of a readable explanation: several rows of the score together.
 
     Attributes:
-        name: what a person reads ("cancel my subscription → Unsubscribe, end your plan"), or the name of a row.
-        contribution: what its rows add to the score.
+        name: what a person reads ("home loans → mortgage"), or the name of a row.
+        contribution: what the pairs of its own words add to the score.
         share: contribution / score, 0 where the score is 0 (below 1e-6).
-        kind: "phrase", or "sentence" of a passage; the kind of the one row that it is ("dimension", "key token",
-            "embedding"); "other words" and the like, or "others", for sums of those that have no line; "context",
-            "common" or "remainder".
-        spans1: where its phrase stands in text 1, in characters; of a sentence, the phrases of text 1 that it matches.
-        spans2: where the phrases stand that it names of text 2; of a sentence, its own place.
+        kind: "phrase" for words that match; the kind of the one row that it is ("dimension", "key token",
+            "sentence", "embedding"); "other words" and the like, or "others", for sums of those that have no line;
+            "context", "common" or "remainder".
+        spans1: where its words stand in text 1, in characters.
+        spans2: where those stand that they match in text 2.
         spans3: the same of text 3, which only a difference of two explanations has.
     """
 
@@ -103,25 +98,6 @@ class Group(NamedTuple):
         return self._asdict() | spans
 
 
-class WordSum(NamedTuple):
-    """What a content word of text 1, or a row that is no word, adds to the score."""
-
-    name: str
-    value: float
-    partner: str  # the word of text 2 that gives most of it, "" for none
-    span: Span | None  # where the word stands in text 1; None for a row that is no word
-    kind: str = WORD  # of the row
-
-
-class _WordPositions(NamedTuple):
-    """Where the words of a text stand."""
-
-    spans: list[Span]  # in order, without overlap; overlapping words share one
-    of_words: Integers  # [occurrences] the number of the span
-    words: Integers  # [occurrences] the number of the word
-    shares: Floats  # [occurrences] 1 over how often the word occurs
-
-
 class _Cells(NamedTuple):
     """The rows as tables of words."""
 
@@ -131,92 +107,89 @@ class _Cells(NamedTuple):
     others: list[Row]
 
 
-class _Sums(NamedTuple):
-    """What the words of text 1 and of another text add together, by segments of the texts."""
+class _Line(NamedTuple):
+    """Words that are one line, and what they add."""
 
-    pairs: Floats | None  # [segments, segments]; None where the texts have too many words
-    of_first: Floats  # [segments of text 1]
-    of_other: Floats  # [segments of the other text]
+    words: tuple[Sequence[int], ...]  # of each text, their numbers
+    value: float
 
 
 class GroupedRows:
-    """The rows of one explanation by phrases, however many of these are shown."""
+    """The rows of one explanation by words that match, however many of these are shown."""
 
     def __init__(
-        self,
-        rows: Sequence[Row],
-        texts: Sequence[str],
-        unknown: Sequence[Sequence[Span]],
-        score: float,
-        *,
-        by_sentence: bool = True,
+        self, rows: Sequence[Row], texts: Sequence[str], unknown: Sequence[Sequence[Span]], score: float
     ) -> None:
-        """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to.
-
-        `by_sentence` says whether the sentences of a passage are lines: not where a mean was taken from the rows, as it
-        is of phrases of text 1 alone.
-        """
+        """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to."""
         self._texts, self._score = texts, score
         cells = _cells(rows, len(texts))
         self._rows = cells.others
-        positions = [_positions(words, spans) for words, spans in zip(cells.words, unknown)]
-        self._words = [words.spans for words in positions]
-        tables = [_at_places(table, positions[0], words) for table, words in zip(cells.tables, positions[1:])]
-        read = [words_of_text(text, words.spans, gaps) for text, words, gaps in zip(texts, positions, unknown)]
-        self._cells, self._positions, self._read, self._tables = cells, positions, read, tables
-        is_by_sentence = by_sentence and len(texts) == 2
-        sentences = _as_sentences(passage_sentences(texts[1]), self._words[1]) if is_by_sentence else None
-        self._lead = int(sentences is not None and bool(sentences.starts))  # the text whose segments are lines
-        self._phrases = _phrases(read, tables, sentences if self._lead else None)
-        of_words = zip(cells.tables, tables, positions[1:], self._phrases[1:])
-        self._sums = [self._summed(*table, positions[0]) for table in of_words]
-        self._alone = list(map(_by_segment, cells.alone, positions, self._phrases))
-        if self._lead:
-            self._join_sentences()
+        read = [_read(*of_text) for of_text in zip(texts, cells.words, unknown)]
+        self._words = [words for words, _ in read]
+        first, *others = [shares for _, shares in read]
+        self._tables = [other.sums(first.sums(table).T).T for table, other in zip(cells.tables, others)]
+        self._alone = [shares.sums(values) for (_, shares), values in zip(read, cells.alone)]
 
-    def _join_sentences(self) -> None:
-        """Let rows that are sentences of the passage be in the lines of these."""
-        numbers = {start: number for number, (start, _) in enumerate(self._phrases[1].spans)}
-        rows, self._rows = self._rows, []
-        for row in rows:
-            if row.kind == SENTENCE and row.spans2 and all(start in numbers for start, _ in row.spans2):
-                for start, _ in row.spans2:
-                    self._alone[1][numbers[start]] += row.contribution / len(row.spans2)
-            else:
-                self._rows.append(row)
+    @cached_property
+    def _lines(self) -> list[_Line]:
+        """The lines of words, in any order."""
+        lines = list[_Line]()
+        if len(self._tables) == 1:
+            lines = self._matches(self._tables[0])
+        elif self._tables:
+            lines = self._matches_of_difference(*self._tables)
+        alone = [values.copy() for values in self._alone]
+        for number, (words, value) in enumerate(lines):  # a word of text 1 that is paired with none, too
+            lines[number] = _Line(words, value + float(alone[0][list(words[0])].sum()))
+            alone[0][list(words[0])] = 0.0
+        for text, values in enumerate(alone):
+            least = MIN_PAIR_SHARE * _larger_side(values)
+            for sign in (1, -1):
+                for joined in join_words(sign * values, self._words[text], least):
+                    in_text = [()] * text + [joined] + [()] * (len(alone) - text - 1)
+                    lines.append(_Line(tuple(in_text), float(values[list(joined)].sum())))
+        return lines
 
-    def _summed(
-        self, table: Floats, at_places: Floats | None, other: _WordPositions, of_other: Phrases, first: _WordPositions
-    ) -> _Sums:
-        if at_places is None:
-            rows, columns = table.sum(axis=1), table.sum(axis=0)
-            return _Sums(None, _by_segment(rows, first, self._phrases[0]), _by_segment(columns, other, of_other))
-        pairs = np.add.reduceat(np.add.reduceat(at_places, self._phrases[0].starts, axis=0), of_other.starts, axis=1)
-        return _Sums(pairs, pairs.sum(axis=1), pairs.sum(axis=0))
+    def _matches(self, table: Floats) -> list[_Line]:
+        """Return the words of two texts that match, first those that raise the score, then those that lower it."""
+        free, lines = table.copy(), list[_Line]()
+        least = MIN_PAIR_SHARE * _larger_side(table)
+        for sign in (1, -1):
+            for match in match_words(sign * free, self._words[0], self._words[1], least):
+                block = np.ix_(*match)
+                lines.append(_Line(match, float(free[block].sum())))
+                free[block] = 0.0  # a pair is in one line
+        return lines
 
-    def word_sums(self) -> list[WordSum]:
-        """Return what each content word of text 1 adds, wherever it stands, and each row that has a name of its own."""
-        table = next(iter(self._tables), None)
-        values = sum((table.sum(axis=1) for table in self._cells.tables), self._cells.alone[0])
-        sums = _by_place(values, self._positions[0]).tolist()
-        words: list[WordSum] = []
-        for position in self._read[0].content:
-            best = int(table[position].argmax()) if table is not None and table.size else -1
-            is_matched = table is not None and best >= 0 and table[position, best] > 0
-            partner = phrase_text(self._texts[1], self._words[1][best]) if is_matched else ""
-            span = self._words[0][position]
-            words.append(WordSum(phrase_text(self._texts[0], span), sums[position], partner, span))
-        return words + [WordSum(row.name, row.contribution, "", None, row.kind) for row in self._rows if _is_named(row)]
+    def _matches_of_difference(self, raising: Floats, lowering: Floats) -> list[_Line]:
+        """Return the words of text 1 that match words of text 2, which raise the score, or of text 3."""
+        lines: list[list[list[int]]] = []
+        for text, table in enumerate((raising, -lowering), 1):
+            matches = match_words(table, self._words[0], self._words[text], MIN_PAIR_SHARE * _larger_side(table))
+            for match in matches:
+                line: list[list[int]] = [list(match.first), [], []]
+                line[text] += match.second
+                for same in [line for line in lines if {*line[0]} & {*match.first}]:
+                    lines.remove(same)
+                    line = [[*dict.fromkeys(first + second)] for first, second in zip(same, line)]
+                lines.append(line)
+        values = [
+            sum(t[np.ix_(line[0], of_text)].sum() for t, of_text in zip(self._tables, line[1:])) for line in lines
+        ]
+        return [_Line(tuple(line), float(value)) for line, value in zip(lines, values)]
 
-    def phrase_sums(self, text: int) -> dict[Span, float]:
-        """Return what each phrase of a text (from 0) adds to the score, in text order."""
-        of_phrases = self._phrases[text]
-        sums = zip(of_phrases.spans, self._segment_sums(text).tolist(), of_phrases.is_phrase)
-        return {span: value for span, value, is_phrase in sums if is_phrase}
-
-    def _segment_sums(self, text: int) -> Floats:
-        paired = [self._sums[text - 1].of_other] if text else [sums.of_first for sums in self._sums]
-        return sum(paired, self._alone[text])
+    def unmatched_words(self, text: int) -> list[str]:
+        """Return the words of text 1 or 2 (from 0) that are in no line, add little, and are not in the other text."""
+        words, other = self._words[text], self._words[1 - text]
+        in_lines = {word for line in self._lines for word in line.words[text]}
+        sums = self._tables[0].sum(axis=1 - text) + self._alone[text]
+        least = MIN_WORD_SHARE * abs(self._score)
+        first_places = {number: place for place, number in reversed([*enumerate(words.numbers)])}
+        return [
+            self._texts[text][slice(*words.spans[first_places[number]])]
+            for number in words.matched
+            if number not in in_lines and sums[number] < least and words.words[number] not in other.words
+        ]
 
     def groups(self, k: int | None, remainder: float) -> list[Group]:
         """Return at most `k` lines, the largest first, then what is in none of them; all add up to the score."""
@@ -227,74 +200,22 @@ class GroupedRows:
         fixed = [line for line in fixed if abs(line.contribution) > least]
         n_shown = _n_shown(k, len(lines), len(fixed), has_loose=abs(loose) > least)
         others = self._others(lines[n_shown:], loose)
-        shown = map(self._named_line, lines[:n_shown])
-        return [*shown, *(line for line in (others,) if abs(line.contribution) > least), *fixed]
+        return [*lines[:n_shown], *(line for line in (others,) if abs(line.contribution) > least), *fixed]
 
     @cached_property
     def _sorted_lines(self) -> tuple[list[Group], float]:
-        """All lines, the largest first, those of text without a name, and what is in none."""
-        lines, loose = self._phrase_lines()
-        named = (self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row))
-        lines += [line._replace(name="".join(name_pieces(self._texts, line))) for line in named]
-        sizes = [round(abs(line.contribution), 12) for line in lines]
-        if self._lead and len(set(sizes)) < len(sizes):  # equal lines stand in the order of their phrases of text 1
-            lines = list(map(self._named_line, lines))
+        """All lines, the largest first, and what all other words add."""
+        in_text = (row for row in self._rows if row.kind in (WORD, WORD_PAIR) and not _is_elsewhere(row))
+        lines = [
+            self._line("", v, PHRASE, [w.spans_of(n) for w, n in zip(self._words, words)]) for words, v in self._lines
+        ]
+        total = math.fsum([*(float(values.sum()) for values in (*self._tables, *self._alone))])
+        total += math.fsum(row.contribution for row in in_text)
+        loose = total - math.fsum(line.contribution for line in lines)
+        lines += [self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row)]
+        lines = [line._replace(name="".join(name_pieces(self._texts, line))) for line in lines]
         lines.sort(key=lambda line: (-round(abs(line.contribution), 12), line.spans1 or line.spans2 or ((0, 0),)))
         return lines, loose
-
-    def _phrase_lines(self) -> tuple[list[Group], float]:
-        """Return a line for each phrase of text 1 or sentence of a passage, and what is in none.
-
-        Phrases of other texts have a line where their words add by themselves. Lines have no name and no partners until
-        they are shown.
-        """
-        lines: list[Group] = []
-        in_text = (row for row in self._rows if row.kind in (WORD, WORD_PAIR) and not _is_elsewhere(row))
-        loose = math.fsum(row.contribution for row in in_text)
-        for text, of_text in enumerate(self._phrases):
-            sums = (self._segment_sums(text) if text == self._lead else self._alone[text]).tolist()
-            kind = SENTENCE if text == 1 and self._lead else PHRASE
-            for number, (value, is_phrase) in enumerate(zip(sums, of_text.is_phrase)):
-                if not is_phrase or not value:
-                    loose += value
-                    continue
-                spans: list[tuple[Span, ...]] = [(), (), ()]
-                spans[text] = (of_text.spans[number],)
-                lines.append(self._line("", value, kind, spans))
-        return lines, loose
-
-    def _named_line(self, line: Group) -> Group:
-        if line.name or not line.is_of_text:
-            return line
-        of_lead = (line.spans1, line.spans2)[self._lead]
-        if of_lead:
-            number = self._phrases[self._lead].spans.index(of_lead[0])
-            spans = self._partners(number, line.contribution)
-            spans[self._lead] = of_lead
-            line = Group(*line[:4], *spans)
-        return line._replace(name="".join(name_pieces(self._texts, line)))
-
-    def _partners(self, number: int, value: float) -> list[tuple[Span, ...]]:
-        """Return for each text the phrases that give most of a line, none of the text whose line it is.
-
-        In a difference those of text 2 raise the score and those of text 3 lower it. A sentence names no phrase of a
-        text 1 that has only one.
-        """
-        signs = (1.0, -1.0) if len(self._sums) > 1 else (math.copysign(1.0, value),)
-        named: list[tuple[Span, ...]] = [(), (), ()]
-        for text, (sums, sign) in enumerate(zip(self._sums, signs), 1):
-            if sums.pairs is None:
-                continue
-            other = 0 if self._lead else text
-            if self._lead and sum(self._phrases[other].is_phrase) < 2:
-                continue
-            of_other, pairs = self._phrases[other], sums.pairs[:, number] if self._lead else sums.pairs[number]
-            sizes = np.where(of_other.is_phrase, np.maximum(sign * pairs, 0.0), 0.0)
-            order = np.argsort(-np.round(sizes, 12), kind="stable")[:MAX_PARTNERS].tolist()
-            least = MIN_PARTNER_SHARE * float(sizes.sum())
-            chosen = [n for rank, n in enumerate(order) if sizes[n] > 0 and (not rank or sizes[n] >= least)]
-            named[other] = tuple(of_other.spans[n] for n in chosen)
-        return named
 
     def _line(self, name: str, value: float, kind: str, spans: Sequence[tuple[Span, ...]] = ()) -> Group:
         return Group(name, value, share_of(value, self._score), kind, *spans)
@@ -322,15 +243,57 @@ class GroupedRows:
         return [self._line(name, math.fsum(row.contribution for row in rows), kind)]
 
     def _others(self, lines: Sequence[Group], loose: float) -> Group:
-        """Return one line for those that are not shown, and for small words that are in no phrase."""
+        """Return one line for those that are not shown, and for pairs of words that are in none."""
         value = math.fsum([loose, *(line.contribution for line in lines)])
-        counts = dict.fromkeys((line.kind for line in lines), 0)
+        counts = dict.fromkeys((line.kind for line in lines if line.kind != PHRASE), 0)
         for line in lines:
-            counts[line.kind] += 1
-        parts = [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
-        parts += ["small words"] * bool(loose)
-        kinds = {"word" if kind == PHRASE else kind for kind in counts} | ({"word"} if loose else set())
-        return self._line(" and ".join(parts), value, f"{OTHER}{kinds.pop()}s" if len(kinds) == 1 else OTHERS)
+            counts[line.kind] = counts.get(line.kind, 0) + 1
+        has_words = bool(counts.pop(PHRASE, 0)) or abs(loose) > 0
+        parts = [("all other word pairs" if self._tables else "all other words")] * has_words
+        parts += [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
+        kinds = [*counts, *["word"] * has_words]
+        return self._line(" and ".join(parts), value, f"{OTHER}{kinds[0]}s" if len(kinds) == 1 else OTHERS)
+
+
+def _larger_side(values: Floats) -> float:
+    """Return the sum of what raises a score, or of what lowers it if that is more."""
+    return float(max(np.maximum(values, 0).sum(), np.maximum(-values, 0).sum()))
+
+
+class _Shares(NamedTuple):
+    """What the words of the rows give to the words as they are written, an item for each place."""
+
+    written: Integers  # the number of the word in `WordsOfText`
+    of_rows: Integers  # the number of the word of the rows
+    shares: Floats  # 1 / places of that
+    n_written: int
+
+    def sums(self, values: Floats) -> Floats:
+        """Return the values of the rows' words, one or a line of a table each, by the words as they are written."""
+        sums = np.zeros((self.n_written, *values.shape[1:]))
+        np.add.at(sums, self.written, (values[self.of_rows].T * self.shares).T)
+        return sums
+
+
+def _read(text: str, words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> tuple[WordsOfText, _Shares]:
+    """Return the words of a text as they are written, and what `words` give to each.
+
+    `words` are those of the rows, by their places: another case of a word is another of them, and two may overlap.
+    """
+    spans = sorted({span for of_word in words for span in of_word} | set(unknown))
+    places: list[Span] = []
+    place_of: dict[Span, int] = {}
+    for start, end in spans:
+        if places and start < places[-1][1]:
+            places[-1] = places[-1][0], max(end, places[-1][1])
+        else:
+            places.append((start, end))
+        place_of[start, end] = len(places) - 1
+    of_text = words_of_text(text, places, unknown)
+    of_rows = np.arange(len(words)).repeat(np.array([len(of_word) for of_word in words], np.int64))
+    written = np.array([of_text.numbers[place_of[span]] for of_word in words for span in of_word], np.int64)
+    shares = 1.0 / np.array([len(of_word) for of_word in words for _ in of_word], np.float64)
+    return of_text, _Shares(written, of_rows, shares, len(of_text.words))
 
 
 def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
@@ -477,77 +440,3 @@ def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:
         for word, value in cells1:
             values[word] += value
     return _Cells([list(words) for words in numbers], tables, alone, others)
-
-
-def _positions(words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> _WordPositions:
-    """Return where words stand, and words without a vector: they are parts of phrases, too."""
-    occurrences = [(start, end, word) for word, spans in enumerate(words) for start, end in spans]
-    occurrences += [(start, end, -1) for start, end in unknown]
-    occurrences.sort()
-    spans: list[Span] = []
-    of_words: list[int] = []
-    numbers: list[int] = []
-    last = 0
-    for start, end, word in occurrences:
-        if start < last:
-            last = max(end, last)
-            spans[-1] = spans[-1][0], last
-        else:
-            spans.append((start, end))
-            last = end
-        if word >= 0:
-            of_words.append(len(spans) - 1)
-            numbers.append(word)
-    of_occurrences = np.array(numbers, np.int64)
-    shares = np.array([1.0 / max(len(of_word), 1) for of_word in words], np.float64)[of_occurrences]
-    return _WordPositions(spans, np.array(of_words, np.int64), of_occurrences, shares)
-
-
-def _at_places(table: Floats, first: _WordPositions, other: _WordPositions) -> Floats | None:
-    """Return what each place of text 1 and each of another text add together; None where these are too many."""
-    if max(len(first.words), len(first.spans)) * max(len(other.words), len(other.spans)) > _MAX_CELLS:
-        return None
-    values = table[first.words][:, other.words]
-    values *= first.shares[:, None]
-    values *= other.shares
-    if len(first.spans) == len(first.words) and len(other.spans) == len(other.words):
-        return values
-    at_places = np.zeros((len(first.spans), len(other.spans)))
-    np.add.at(at_places, (first.of_words[:, None], other.of_words), values)
-    return at_places
-
-
-def _phrases(read: Sequence[WordsOfText], tables: Sequence[Floats | None], sentences: Phrases | None) -> list[Phrases]:
-    """Return the texts as phrases; those of text 1 by what they match in text 2, those of text 3 by text 1.
-
-    Text 2 is cut into sentences where these are given.
-    """
-    matches: list[list[int] | None] = [None] * len(read)
-    for number, table in enumerate(tables):
-        if table is not None and table.size:
-            values, of_both = -table if number else table, sentences is None
-            first, matches[number + 1] = match_words(values, read[0], read[number + 1], of_both=of_both)
-            matches[0] = matches[0] or first
-    return [
-        cut_into_phrases(words, of_text) if sentences is None or text != 1 else sentences
-        for text, (words, of_text) in enumerate(zip(read, matches))
-    ]
-
-
-def _as_sentences(sentences: Sequence[Span], words: Sequence[Span]) -> Phrases:
-    """Return a passage cut into those of its sentences that have words."""
-    ends = np.searchsorted([start for start, _ in words], [end for _, end in sentences]).tolist()
-    with_words = [(start, span) for start, end, span in zip([0, *ends], ends, sentences) if start < end]
-    starts, spans = [start for start, _ in with_words], [span for _, span in with_words]
-    return Phrases(starts, spans, [True] * len(starts), [-1] * len(starts))
-
-
-def _by_segment(values: Floats, positions: _WordPositions, phrases: Phrases) -> Floats:
-    """Return what each segment of a text adds, given what each of its words does."""
-    return np.add.reduceat(_by_place(values, positions), phrases.starts) if phrases.starts else np.zeros(0)
-
-
-def _by_place(values: Floats, positions: _WordPositions) -> Floats:
-    """Return what the words at each span of a text add, given what each word does."""
-    sums = np.bincount(positions.of_words, values[positions.words] * positions.shares, len(positions.spans))
-    return sums.astype(np.float64, copy=False)

@@ -1,18 +1,20 @@
-"""Phrases of two texts that match, from what each pair of their words adds to a score; no parser is needed.
+"""Words of two texts that match, from what each pair of them adds to a score; no parser is needed.
 
-Function words are left aside at first. A content word and one of the other text are a pair if each is nearly the best
-partner of the other, and they stand at about the same place of their texts; each word has one partner at most, the best
-pairs first. Pairs that are neighbours in both texts are one phrase, a content word without a partner joins the phrase
-of a neighbour, and small words join the content word that they stand before. Punctuation always ends a phrase.
+A match is earned by its words. Two content words match if each is the best partner of the other and the pair has a
+share of what all pairs add. Matches that are neighbours in both texts, in the same order, are one if both are of
+equal words, or neither is. A word without a partner of its own joins the match of its best partner where it adds at
+least half of what that has: several words of one text match one of the other. A word that would bring less than
+`MIN_WORD_SHARE` of a match is not in it. Words are told apart by how they are written, whatever their
+case.
 
-What is left is cut into runs of at most three content words, and shorter neighbours are joined up to that length, so
-that every content word is in a phrase. How well people agree with the matches is measured in `benchmarks/phrases.py`.
+For measured reasons of long texts, `phrase_starts` cuts a text into runs of at most three content words with the small
+words before them; punctuation always ends a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 from unicodedata import category
@@ -23,22 +25,18 @@ import numpy.typing as npt
 from pellucid.text.function_words import function_words
 from pellucid.text.words import Span
 
-# Chosen on SemEval-2016 iSTS answers-students: for token-pair F1, and where it hardly differs for the boundaries.
-MIN_MATCH = 0.75
-"""Of a pair of words, as a share of the root of each one's best value, after the factor for distance."""
-DISTANCE_WEIGHT = 0.3
-"""What a pair loses whose words stand at opposite ends of their texts."""
-MIN_OF_BEST_PAIR = 0.15
-"""Of the value of the strongest pair of words; weaker ones are no match."""
+MIN_PAIR_SHARE = 0.04
+"""Of what all pairs of words that raise a score add together, from which a pair is a match."""
+MIN_WORD_SHARE = 0.08
+"""Of a match, which each of its words brings."""
+MIN_OF_PARTNER = 0.5
+"""Of the strongest pair of its best partner, from which a word joins the match of that."""
 MAX_JOINED_WORDS = 3
-"""Content words of a phrase that no match holds together."""
-
-MAX_CHAIN = 3
-"""Content words without a match that join the match after them."""
+"""Content words of each text in a match, and of a run that `phrase_starts` cuts."""
 
 _MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered
 _BLANKS = ("", " ")  # between words that belong together
-_TIE_DECIMALS = 9  # of a match; what differs by less is rounding
+_TIE_DECIMALS = 9  # of what a pair adds; what differs by less is rounding
 _INNER_MARKS = frozenset("'\u2019\"\u201c\u201d\u201e\u00ab\u00bb-\u2010\u2011\u2013/&%#@*_\u00b7\u30fb")
 _TYING_MARKS = _INNER_MARKS | frozenset(".")  # without a blank: "don't", "U.S.", "low-dose"
 
@@ -51,43 +49,64 @@ class WordsOfText:
 
     Attributes:
         spans: where the words stand.
+        words: the distinct words, in lower case, in the order of their first places.
+        numbers: for each place, the number of its word among the distinct ones.
+        matched: numbers of the words that can match: those with a vector that carry content or deny.
+        neighbours: pairs of such numbers that may be one phrase -> where the first of these stands.
         content: the content words, by their positions among the words.
-        positions: where each content word stands, from 0 to 1.
-        named: the words with a vector, and negations: a phrase is shown from the first to the last of them.
         is_tied: for each word but the last, whether a mark without a blank ties it to the next ("don't").
         breaks: for each word but the last, whether punctuation stands after it.
-        touches: for each content word but the last, whether it and the next may be one phrase.
     """
 
     def __init__(self, text: str, spans: Sequence[Span], unknown: Collection[Span]) -> None:
         """Take a text, where its words stand, and where those without a vector do."""
         self.spans = spans
-        words = [text[start:end].lower() for start, end in spans]
+        written = [text[start:end].lower() for start, end in spans]
         gaps = [text[end:start] for (_, end), (start, _) in pairwise(spans)]
-        small, joining, negation = function_words(words)
-        self.content = [n for n, word in enumerate(words) if word not in small] or list(range(len(spans)))
-        self.positions: Floats = (np.array(self.content) + 0.5) / max(len(spans), 1)
-        without_vector = set(unknown)
-        named = {*self.content, *(n for n, word in enumerate(words) if word in negation)}
-        self.named = {n for n in named if spans[n] not in without_vector}
+        small, joining, negation = function_words(written)
         self.is_tied = [
-            gap in _TYING_MARKS or (gap in (",", ":") and words[n].isdigit() and words[n + 1].isdigit())
+            gap in _TYING_MARKS or (gap in (",", ":") and written[n].isdigit() and written[n + 1].isdigit())
             for n, gap in enumerate(gaps)
         ]
         self.breaks = [gap not in _BLANKS and not tied and ends_phrase(gap) for gap, tied in zip(gaps, self.is_tied)]
-        self.touches = [
-            not self.breaks[n] if after == n + 1 else words[n + 1] in joining and True not in self.breaks[n:after]
-            for n, after in pairwise(self.content)
-        ]
+        self.content = [n for n, word in enumerate(written) if word not in small] or list(range(len(spans)))
+        self._is_joining = [word in joining for word in written]
+        number_of = {word: number for number, word in enumerate(dict.fromkeys(written))}
+        self.words, self.numbers = list(number_of), [number_of[word] for word in written]
+        without_vector = set(unknown)
+        places = sorted({*self.content, *(n for n, word in enumerate(written) if word in negation)})
+        known = dict.fromkeys(self.numbers[n] for n in places if spans[n] not in without_vector)
+        self.matched = list(known)
+        self.neighbours: dict[tuple[int, int], Span] = {}
+        for n, after in pairwise(places):
+            if self.touch(n, after):
+                self.neighbours.setdefault((self.numbers[n], self.numbers[after]), (spans[n][0], spans[after][1]))
+
+    def touch(self, place: int, after: int) -> bool:
+        """Whether two words that carry content, by their places, may be one phrase."""
+        if after == place + 1:
+            return not self.breaks[place]
+        return self._is_joining[place + 1] and True not in self.breaks[place:after]
+
+    def spans_of(self, words: Sequence[int]) -> tuple[Span, ...]:
+        """Return where words of a match stand: neighbours together, where they first are so; others everywhere."""
+        spans: list[Span] = []
+        for number, word in enumerate(words):
+            joined = self.neighbours.get((words[number - 1], word)) if number else None
+            if joined and spans and spans[-1][0] <= joined[0] <= spans[-1][1]:
+                spans[-1] = spans[-1][0], joined[1]
+            elif joined and number == 1:
+                spans = [joined]
+            else:
+                spans += [span for span, of_place in zip(self.spans, self.numbers) if of_place == word]
+        return tuple(sorted(set(spans)))
 
 
-class Phrases(NamedTuple):
-    """A text cut into segments, which are phrases or a few small words in no phrase."""
+class Match(NamedTuple):
+    """Words of two texts that match, by their numbers in `WordsOfText`; neighbours stand in the order of the text."""
 
-    starts: list[int]  # the first word of each segment
-    spans: list[Span]  # in characters, without small words at the ends
-    is_phrase: list[bool]
-    matches: list[int]  # the number of its match, -1 for none; a match may have several phrases
+    first: tuple[int, ...]
+    second: tuple[int, ...]
 
 
 def words_of_text(text: str, spans: Sequence[Span], unknown: Collection[Span] = ()) -> WordsOfText:
@@ -96,7 +115,7 @@ def words_of_text(text: str, spans: Sequence[Span], unknown: Collection[Span] = 
     Args:
         text: the text.
         spans: where the words stand, in order and without overlap.
-        unknown: those without a vector; they are in phrases, but not at their ends.
+        unknown: those without a vector.
     """
     find = WordsOfText if len(text) > _MAX_CACHED_CHARS else _cached_words_of_text
     return find(text, tuple(spans), tuple(unknown))
@@ -111,157 +130,136 @@ def ends_phrase(gap: str) -> bool:
     return any(mark == "\n" or (mark not in _INNER_MARKS and category(mark)[0] == "P") for mark in gap)
 
 
-def match_words(
-    values: Floats, first: WordsOfText, second: WordsOfText, *, of_both: bool = True
-) -> tuple[list[int], list[int]]:
-    """Return the match of each content word of two texts, -1 for none; words of one number match.
+def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: float) -> list[Match]:
+    """Return the matches of two texts, in the order of text 1.
 
     Args:
-        values: what each pair of words adds to the score, float64 [words of text 1, words of text 2].
+        values: what each pair of distinct words adds, float64 [words of text 1, words of text 2].
         first: the words of text 1.
         second: the words of text 2.
-        of_both: whether words of text 2 join their neighbours, too; not where nobody asks for its phrases.
+        least: what a pair must add to be a match.
     """
-    table = np.maximum(values[np.ix_(first.content, second.content)], 0.0)
-    largest = float(table.max(initial=0.0))
-    if not largest:
-        return [-1] * len(first.content), [-1] * len(second.content)
-    best = np.sqrt(table.max(axis=1)), np.sqrt(table.max(axis=0))
-    strength = table / (np.multiply.outer(*best) + np.finfo(np.float64).tiny)
-    nearness = strength * (1.0 - DISTANCE_WEIGHT * np.abs(np.subtract.outer(first.positions, second.positions)))
-    nearness[table < MIN_OF_BEST_PAIR * largest] = 0.0
-    pairs = _best_pairs(nearness)
-    matches1, matches2 = [-1] * len(first.content), [-1] * len(second.content)
-    _join_neighbours(pairs, first, second, matches1, matches2)
-    return (
-        _with_neighbours(matches1, matches2, strength, first.touches),
-        _with_neighbours(matches2, matches1, strength.T, second.touches) if of_both else matches2,
-    )
+    table = np.round(values[np.ix_(first.matched, second.matched)], _TIE_DECIMALS)
+    if not table.size or table.max() <= 0:
+        return []
+    partners, of_partners = table.argmax(axis=1), table.argmax(axis=0)
+    pairs = [
+        n for n, partner in enumerate(partners) if of_partners[partner] == n and table[n, partner] >= max(least, 0)
+    ]
+    matches: list[tuple[list[int], list[int]]] = []
+    for word, partner in [(first.matched[n], second.matched[partners[n]]) for n in pairs if table[n, partners[n]] > 0]:
+        if matches and len(matches[-1][0]) < MAX_JOINED_WORDS:
+            before, partner_before = matches[-1][0][-1], matches[-1][1][-1]
+            is_same = first.words[word] == second.words[partner]
+            is_alike = is_same == (first.words[before] == second.words[partner_before])  # "100 euros", "900 euros"
+            if is_alike and (before, word) in first.neighbours and (partner_before, partner) in second.neighbours:
+                matches[-1][0].append(word)
+                matches[-1][1].append(partner)
+                continue
+        matches.append(([word], [partner]))
+    earned = [part for match in matches for part in _earned(values, *match)]
+    different = [match for match in earned if first.words[match[0][0]] != second.words[match[1][0]]]
+    for side, words in enumerate((first, second)):  # what joined equal words would no longer be what both texts say
+        free = set(words.matched) - {word for match in earned for word in match[side]}
+        _join_words(values.T if side else values, words, free, different, side)
+    return [Match(tuple(words), tuple(others)) for words, others in earned]
 
 
-def _best_pairs(nearness: Floats) -> dict[int, int]:
-    """Return pairs of a row and a column of `nearness`, each in one pair at most, the best first, by rows."""
-    rows, columns = np.nonzero(nearness >= MIN_MATCH)
-    order = np.argsort(-np.round(nearness[rows, columns], _TIE_DECIMALS), kind="stable")
-    pairs: dict[int, int] = {}
-    used_columns: set[int] = set()
-    for row, column in zip(rows[order].tolist(), columns[order].tolist()):
-        if row not in pairs and column not in used_columns:
-            pairs[row] = column
-            used_columns.add(column)
-    return pairs
+def _earned(values: Floats, words: list[int], others: list[int]) -> list[tuple[list[int], list[int]]]:
+    """Return a match, cut at words that bring too small a share of it."""
+    block = values[np.ix_(words, others)]
+    brought = np.minimum(block.sum(axis=1), block.sum(axis=0))
+    least = int(brought.argmin())
+    if len(words) == 1 or brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
+        return [(words, others)]
+    parts = (slice(least), slice(least, least + 1), slice(least + 1, None))
+    return [earned for part in parts if words[part] for earned in _earned(values, words[part], others[part])]
 
 
-def _join_neighbours(
-    pairs: dict[int, int], first: WordsOfText, second: WordsOfText, matches1: list[int], matches2: list[int]
-) -> None:
-    """Number the matches: a pair belongs to the one before it if the two are neighbours in both texts."""
-    number = -1
-    for word in sorted(pairs):
-        partner, before = pairs[word], pairs.get(word - 1)
-        is_joined = before is not None and abs(partner - before) == 1 and first.touches[word - 1]
-        if not (is_joined and before is not None and second.touches[min(partner, before)]):
-            number += 1
-        matches1[word] = matches2[partner] = number
-
-
-def _with_neighbours(matches: list[int], others: list[int], strength: Floats, touches: list[bool]) -> list[int]:
-    """Let each content word without a match join that of a neighbour which it touches: where it fits best.
-
-    A chain of at most `MAX_CHAIN` such words joins the match after it. `strength` is how well each word fits those of
-    the other text.
-    """
-    of_others = np.array(others)
-    joined, chains = matches[:], [0] * len(matches)
-
-    @cache
-    def fits(match: int) -> list[float]:
-        return np.round(strength[:, of_others == match].max(axis=1, initial=0.0), _TIE_DECIMALS).tolist()  # type: ignore[no-any-return]
-
-    for word in range(len(matches) - 1, -1, -1):
-        if joined[word] >= 0:
+def join_words(values: Floats, words: WordsOfText, least: float) -> list[tuple[int, ...]]:
+    """Return the words of one text that add at least `least`, neighbours together, given what each word adds."""
+    runs: list[list[int]] = []
+    for word in words.matched:
+        if values[word] < least or values[word] <= 0:
             continue
-        is_near = word + 1 < len(joined) and touches[word] and chains[word + 1] < MAX_CHAIN
-        after = joined[word + 1] if is_near else -1
-        before = matches[word - 1] if word and touches[word - 1] else -1
-        if after >= 0 and before >= 0:
-            joined[word] = max((after, before), key=lambda match: (fits(match)[word], match))
+        run = [*runs[-1], word] if runs and (runs[-1][-1], word) in words.neighbours else []
+        if run and len(run) <= MAX_JOINED_WORDS and values[run].min() >= MIN_WORD_SHARE * values[run].sum():
+            runs[-1] = run
         else:
-            joined[word] = max(after, before)
-        chains[word] = chains[word + 1] + 1 if after >= 0 else 1
-    return joined
+            runs.append([word])
+    return list(map(tuple, runs))
 
 
-def cut_into_phrases(words: WordsOfText, matches: list[int] | None = None) -> Phrases:
-    """Return a text as phrases, given the match of each content word; None where nothing matches."""
-    runs = _joined_runs(words, _runs(words, matches if matches is not None else [-1] * len(words.content)))
+def _join_words(
+    values: Floats, words: WordsOfText, free: set[int], matches: list[tuple[list[int], list[int]]], side: int
+) -> None:
+    """Let free words of one text join the match of their best partner, the strongest first."""
+    match_of = {partner: match for match in matches for partner in match[1 - side]}
+    partners = values.argmax(axis=1).tolist() if matches else []
+    joining = []
+    for word in free if matches else ():
+        match, partner = match_of.get(partners[word]), partners[word]
+        if match is not None:
+            if values[word, partner] >= MIN_OF_PARTNER * values[match[side], partner].max():
+                joining.append((-values[word, partner], word, partner))
+    for _, word, partner in sorted(joining):
+        match = match_of[partner]
+        if len(match[1 - side]) > 1:
+            continue
+        block = values[np.ix_([*match[side], word], match[1 - side])].sum(axis=1)
+        if len(match[side]) < MAX_JOINED_WORDS and block.min() >= MIN_WORD_SHARE * block.sum():
+            is_before = (word, match[side][0]) in words.neighbours
+            match[side].insert(0 if is_before else len(match[side]), word)
+
+
+def phrase_starts(words: WordsOfText) -> list[int]:
+    """Return the first word of each phrase of a text."""
+    runs = _joined_runs(words, _runs(words))
     n_words = len(words.spans)
     labels = [-1] * n_words
-    for number, (start, end, _) in enumerate(runs):
+    for number, (start, end) in enumerate(runs):
         for word in range(words.content[start], words.content[end - 1] + 1):
             labels[word] = number
-    _join_tied(labels, words.is_tied)
+    for word in range(n_words - 2, -1, -1):  # what a mark ties to a word ("1,000", "tissue-resident") is in its phrase
+        if words.is_tied[word] and labels[word + 1] >= 0:
+            labels[word] = labels[word + 1]
+    for word in range(1, n_words):
+        if words.is_tied[word - 1] and labels[word] < 0:
+            labels[word] = labels[word - 1]
     for word in range(n_words - 2, -1, -1):  # small words join what they stand before, else what they stand behind
         if labels[word] < 0 and not words.breaks[word]:
             labels[word] = labels[word + 1]
     for word in range(1, n_words):
         if labels[word] < 0 and not words.breaks[word - 1]:
             labels[word] = labels[word - 1]
-    starts = [
+    return [
         word
         for word in range(n_words)
         if not word or labels[word] != labels[word - 1] or (labels[word] < 0 and words.breaks[word - 1])
     ]
-    ends = [*starts[1:], n_words] if starts else []
-    spans = [_shown_span(words, start, end) for start, end in zip(starts, ends)]
-    numbers = [labels[start] for start in starts]
-    return Phrases(starts, spans, [n >= 0 for n in numbers], [runs[n][2] if n >= 0 else -1 for n in numbers])
 
 
-def _join_tied(labels: list[int], is_tied: list[bool]) -> None:
-    """Give words that a mark ties together ("1,000", "tissue-resident") the phrase of the last content word of them."""
-    for word in range(len(labels) - 2, -1, -1):
-        if is_tied[word] and labels[word + 1] >= 0:
-            labels[word] = labels[word + 1]
-    for word in range(1, len(labels)):
-        if is_tied[word - 1] and labels[word] < 0:
-            labels[word] = labels[word - 1]
-
-
-def _shown_span(words: WordsOfText, start: int, end: int) -> Span:
-    """Return where a phrase stands without small and unknown words at its ends: "a heart attack" as "heart attack"."""
-    shown = [word for word in range(start, end) if word in words.named] or [start, end - 1]
-    first, last = shown[0], shown[-1]
-    while first > start and words.is_tied[first - 1]:
-        first -= 1
-    while last < end - 1 and words.is_tied[last]:
-        last += 1
-    return words.spans[first][0], words.spans[last][1]
-
-
-def _runs(words: WordsOfText, matches: list[int]) -> list[tuple[int, int, int]]:
-    """Return runs of content words: start, end, match. Those without a match are as long as `MAX_JOINED_WORDS`."""
-    runs: list[tuple[int, int, int]] = []
+def _runs(words: WordsOfText) -> list[tuple[int, int]]:
+    """Return runs of content words that touch, start and end, at most `MAX_JOINED_WORDS` long."""
+    runs: list[tuple[int, int]] = []
     start = 0
-    for end in range(1, len(matches) + 1):
-        if end < len(matches) and matches[end] == matches[start] and words.touches[end - 1]:
+    for end in range(1, len(words.content) + 1):
+        if end < len(words.content) and words.touch(*words.content[end - 1 : end + 1]):
             continue
-        n_pieces = 1 if matches[start] >= 0 else -(-(end - start) // MAX_JOINED_WORDS)
-        cuts = [start + (end - start) * piece // n_pieces for piece in range(n_pieces + 1)]
-        runs += [(first, last, matches[start]) for first, last in pairwise(cuts)]
+        n_pieces = -(-(end - start) // MAX_JOINED_WORDS)
+        runs += pairwise([start + (end - start) * piece // n_pieces for piece in range(n_pieces + 1)])
         start = end
     return runs
 
 
-def _joined_runs(words: WordsOfText, runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _joined_runs(words: WordsOfText, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Join runs that are direct neighbours while they have at most `MAX_JOINED_WORDS` words; the shortest first."""
     for size in range(2, MAX_JOINED_WORDS + 1):
-        joined: list[tuple[int, int, int]] = []
-        for start, end, match in runs:
-            if joined and end - joined[-1][0] == size and words.touches[start - 1]:
-                if words.content[start] - words.content[start - 1] == 1:
-                    before = joined.pop()
-                    start, match = before[0], before[2] if before[2] >= 0 else match
-            joined.append((start, end, match))
+        joined: list[tuple[int, int]] = []
+        for start, end in runs:
+            before, first = words.content[start - 1], words.content[start]
+            if joined and end - joined[-1][0] == size and first == before + 1 and words.touch(before, first):
+                start = joined.pop()[0]
+            joined.append((start, end))
         runs = joined
     return runs

@@ -18,12 +18,10 @@ from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
-from pellucid.explain.summary import HitsSummary, HitWords
 from pellucid.explain.views.explanation import GROUPS
 from pellucid.explain.views.parts import (
     AnyPart,
     Heading,
-    Lead,
     Note,
     TablePart,
     counted,
@@ -48,7 +46,6 @@ HITS_READ_TOGETHER = 10
 
 HIT_GROUPS = 3
 """Phrases of the query that are shown for each hit."""
-_MAX_SUMMARIZED = 10  # hits
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -255,22 +252,11 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             result["reranked"] = self.reranked
         if self.offset:
             result["offset"] = self.offset
-        content = {"summary": self.summary(), "hits": [hit.to_dict() for hit in self.hits]}
-        return {"version": VERSION, "kind": self.kind, **result, **content}
+        return {"version": VERSION, "kind": self.kind, **result, "hits": [hit.to_dict() for hit in self.hits]}
 
     def measured(self) -> Hits:
         """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
         return replace(self, hits=tuple(replace(hit, _is_measured=True) for hit in self.hits))
-
-    def summary(self) -> str:
-        """Return up to three sentences: what the hits have in common with the query, and what sets them apart.
-
-        It is of the first ten; "" where there are no hits.
-        """
-        if len(self.hits) < 2:
-            return self.hits[0].summary() if self.hits else ""
-        first = [HitWords(hit.score, hit.explain().word_sums()) for hit in self.hits[:_MAX_SUMMARIZED]]
-        return HitsSummary(first, are_all=len(first) == len(self.hits)).text()
 
     def notes(self) -> list[tuple[str, bool]]:
         """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""
@@ -297,8 +283,6 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         if self.reranked:
             subtitles.append(f"the first {self.reranked:,} reranked")
         yield Heading("Search", self.query, ", ".join(subtitles))
-        if summary := self.summary():
-            yield Lead(summary)
         for note, is_warning in self.notes():
             yield Note(note, is_warning=is_warning)
         rows = []

@@ -65,7 +65,6 @@ class FoundDocument(BaseModel):
 class FoundDocuments(BaseModel):
     """The documents found, best first."""
 
-    summary: str = Field(description="What the documents have in common with the query, and what sets them apart.")
     documents: list[FoundDocument]
     unknown: list[str] = Field(description="Words of the query that no document has, or that no model knows.")
     ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
@@ -122,7 +121,7 @@ class _Tools:
         where: dict[str, Any] | None = None,
         min_score: Annotated[float | None, Field(allow_inf_nan=False)] = None,
     ) -> FoundDocuments:
-        """Find documents, with a summary of them all and the reasons for each score.
+        """Find documents, with the reasons for each score.
 
         `min_score` leaves out documents with a lower score. An acronym that is also a word, such as WHO or IT, is
         searched where it is written in capitals.
@@ -134,7 +133,6 @@ class _Tools:
         check_explained(query)
         hits = self._index.search(query, top_k, where=where, min_score=min_score)
         return FoundDocuments(
-            summary=hits.summary(),
             documents=list(map(_document, hits)),
             unknown=list(hits.unknown),
             ignored=list(hits.ignored),

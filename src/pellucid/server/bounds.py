@@ -117,8 +117,7 @@ def limit_hits(hits: Hits, rows: int, models: int, *, with_vectors: bool) -> dic
             }
         return values
 
-    summary = replace(hits, hits=()).to_dict() | {"summary": hits.summary()}
-    return summary | {"hits": written(map(plain, hits), "ask for fewer hits or rows")}
+    return replace(hits, hits=()).to_dict() | {"hits": written(map(plain, hits), "ask for fewer hits or rows")}
 
 
 def written(items: Iterable[Any], hint: str) -> list[orjson.Fragment]:

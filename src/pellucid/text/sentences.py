@@ -1,19 +1,13 @@
-"""Where the sentences of a text stand: by punctuation and line breaks, for any script, without a model.
-
-A passage is a text so long that its sentences, not its words, are what an explanation of it should name.
-"""
+"""Where the sentences of a text stand: by punctuation and line breaks, for any script, without a model."""
 
 from __future__ import annotations
 
 import lzma
 import re
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from pellucid.text.words import Span
-
-MIN_PASSAGE_CHARS = 240
-"""Of a text of several sentences that is read by sentences, about 40 English words; a wide character counts thrice."""
 
 _STRONG = "\u3002\uff01\uff1f\uff61\ufe12\u0964\u0965"  # of Chinese, Japanese and Indic: no blank needs to follow
 _MARKS = _STRONG + ".!?\u2026\u061f\u06d4\u0589\u1362"
@@ -27,8 +21,6 @@ _ABBREVIATION = re.compile(
 _OPENING = "([\"'\u201c\u00ab"
 _MAX_ABBREVIATION_CHARS = 20  # that are looked at before a full stop
 _MAX_BLANKS = 60  # that are looked over after a mark
-_MAX_CACHED_CHARS = 20_000  # of a text whose sentences are remembered
-_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -67,18 +59,6 @@ def _ends(text: str, match: re.Match[str]) -> bool:
         return False
     before = text[max(match.start() - _MAX_ABBREVIATION_CHARS, 0) : match.start()].rsplit(maxsplit=1)[-1:]
     return mark != "." or not before or _ABBREVIATION.fullmatch(before[0].lstrip(_OPENING)) is None
-
-
-def passage_sentences(text: str) -> list[Span]:
-    """Return the sentences of a passage; none of a text that is short or has one sentence."""
-    n_wide = 0 if len(text) >= MIN_PASSAGE_CHARS or text.isascii() else len(_WIDE.findall(text))
-    if len(text) + 2 * n_wide < MIN_PASSAGE_CHARS:
-        return []
-    spans = _cached_spans(text) if len(text) <= _MAX_CACHED_CHARS else sentence_spans(text)
-    return list(spans) if len(spans) > 1 else []
-
-
-_cached_spans = lru_cache(maxsize=32)(sentence_spans)  # lines, highlights and views ask for them one after the other
 
 
 @cache

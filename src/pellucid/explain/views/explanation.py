@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import check_integer
-from pellucid.explain.groups import Group, GroupedRows, WordSum, name_pieces
+from pellucid.explain.groups import PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
     REMAINDER,
@@ -40,7 +40,6 @@ from pellucid.explain.views.parts import (
     counted,
     listed,
     marked,
-    outside,
     visible,
 )
 from pellucid.explain.views.report import Shown, frame
@@ -58,9 +57,6 @@ CONTEXT_WARN_RATIO = 0.25
 """Context over the score less what all texts share, from which views warn: four times its mean size for MiniLM."""
 MIN_WARNED_CONTEXT = 0.05
 """A smaller context is no reason to warn, however small the score is."""
-AGREEMENT_WARN = 0.7
-"""A lower correlation of two estimates is warned of; chosen on pairs of MiniLM. docs/results-reasons.md has how well it
-tells pairs whose words agree little with leave-one-out."""
 _HOW_TO_MEASURE = 'Measure it: model.with_reasons("measured"), or measured() of a hit.'
 _INDEX_LABELS = ("the query", "this document", "the other document")
 """What the texts are called where a hit is compared with another one."""
@@ -85,7 +81,6 @@ class ExplanationViews(Shown):
     coverage: tuple[Coverage, ...] = ()
     baseline: str = ""
     measurement: Measurement | None = None
-    agreement: float | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -154,18 +149,17 @@ class ExplanationViews(Shown):
         unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
         subject = "Score" if self._is_of_index else "Similarity"
         groups = self.groups()
+        unmatched: list[list[str]] = []
+        if self.text2 is not None and self.text3 is None and not self.baseline:  # a query is matched, not a document
+            unmatched = [self._grouped.unmatched_words(text) for text in range(1 if self._is_of_index else 2)]
         words = [*dict.fromkeys(unknown)]
         return Summary(
-            self.texts, self._labels, self.score, groups, words, self._has_shares, subject, self.baseline
+            self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject, self.baseline
         ).text()
-
-    def word_sums(self) -> list[WordSum]:
-        """Return what each content word of text 1 adds, wherever it stands, and each row that is no word."""
-        return self._grouped.word_sums()
 
     @cached_property
     def _grouped(self) -> GroupedRows:
-        return GroupedRows(self.rows, self.texts, self.unknown, self.score, by_sentence=not self.baseline)
+        return GroupedRows(self.rows, self.texts, self.unknown, self.score)
 
     @property
     def _is_of_index(self) -> bool:
@@ -291,8 +285,7 @@ class ExplanationViews(Shown):
         """Return the groups, first those that have a name of their own."""
         of_lines, sums = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
         named = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
-        of_text = {group.kind for group in of_lines if group.is_of_text}
-        names = "sentences" if SENTENCE in of_text else "phrases" if of_text else self._kind_names
+        names = "words" if any(group.kind == PHRASE for group in of_lines) else self._kind_names
         return Bars("", names, named, tuple((g.name, g.contribution) for g in sums), self.score, self._has_shares)
 
     def _row_bars(self, top_k: int) -> Bars:
@@ -349,7 +342,7 @@ class ExplanationViews(Shown):
             yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
 
     def _account_warnings(self) -> Iterator[str]:
-        """Yield sentences that words account for too little of the score, or that two estimates of them disagree."""
+        """Yield a sentence that words account for too little of the score."""
         unit = SENTENCE if SENTENCE in self._kinds else WORD
         if CONTEXT in self._kinds:
             context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
@@ -358,11 +351,6 @@ class ExplanationViews(Shown):
                     f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
                     f"no {unit} explains."
                 )
-        if self.agreement is not None and self.agreement < AGREEMENT_WARN:
-            yield (
-                f"Do not rely on single {unit}s here: two estimates of what they are worth disagree "
-                f"(correlation {self.agreement:+.2f})."
-            )
 
     def _sum_of(self, kind: str) -> float:
         return math.fsum(v for v, row_kind in zip(self.contributions.tolist(), self._row_kinds) if row_kind == kind)
@@ -406,26 +394,15 @@ class ExplanationViews(Shown):
         )  # fmt: skip
 
     def _marked(self, number: int, label: str) -> MarkedText:
-        """Return a text with its phrases marked by what they add, on one scale for all texts."""
-        marks, text, spans = self._marks, self.texts[number - 1], self.unknown[number - 1]
+        """Return a text with its words marked by what they add, on one scale for all texts."""
+        marks, text, spans = self._sums_by_span, self.texts[number - 1], self.unknown[number - 1]
         scale = max((abs(value) for sums in marks for value in sums.values()), default=0.0) or 1.0
         sums = marks[number - 1]
         words = list(dict.fromkeys(text[start:end] for start, end in spans))
         notes = ["not in the vocabulary: " + listed(words)] if words else []
         if self.coverage and (read := self.coverage[number - 1].interpretations):
             notes.append(f"only partly known: {listed(read, length=120)}")
-        shown = outside(sums, spans) if self._has_phrases else sums
-        return MarkedText(label, tuple(marked(text, shown, spans, scale)), "; ".join(notes))
-
-    @cached_property
-    def _marks(self) -> tuple[dict[Span, float], ...]:
-        """What is marked in each text, and what it adds: phrases, or where there are none what rows name."""
-        phrases = tuple(map(self._grouped.phrase_sums, range(len(self.texts))))
-        return phrases if self._has_phrases else self._sums_by_span
-
-    @cached_property
-    def _has_phrases(self) -> bool:
-        return any(group.is_of_text for group in self.groups())
+        return MarkedText(label, tuple(marked(text, sums, spans, scale)), "; ".join(notes))
 
 
 def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:

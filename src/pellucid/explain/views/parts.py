@@ -7,7 +7,6 @@ them, so that a new result needs no view of its own.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -175,23 +174,6 @@ def marked(
         at = end
     if at < len(text):
         yield Piece(text[at:])
-
-
-def outside(values: Mapping[tuple[int, int], float], holes: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
-    """Return the spans of `values` without what `holes` cover of them; both in order."""
-    left, pieces = deque(sorted(holes)), dict[tuple[int, int], float]()
-    for (start, end), value in values.items():
-        while left and left[0][1] <= start:
-            left.popleft()
-        for hole_start, hole_end in left:
-            if hole_start >= end:
-                break
-            if hole_start > start:
-                pieces[start, hole_start] = value
-            start = max(start, hole_end)
-        if start < end:
-            pieces[start, end] = value
-    return pieces
 
 
 def cut(pieces: Iterable[Piece], length: int) -> Iterator[Piece]:

@@ -105,8 +105,7 @@ export async function search(main, page) {
     const filters = Object.keys(where).length;
     const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
     const title = shown ? `Best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
-    const summary = same(factors, info["word weights"]) ? found.summary : ""; // it is of the order without sliders
-    return [el("h2", {}, title), ...(summary ? [el("p", { class: "lead" }, ...sentence(summary))] : []),
+    return [el("h2", {}, title),
       ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
       ...named("Not searched (stop words and signs)", found.ignored),
       ...(shown ? [] : [el("p", { class: "empty" }, nothing(filters > 0), ...(filters && found.has_known_words ? [clear] : []))])];
@@ -267,7 +266,7 @@ function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, openin
   /** @type {HTMLElement} */ (meter.firstChild).style.width = `${Math.max(0, 100 * score / best)}%`;
   const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`);
   const from = hit.start ? [`passage from character ${hit.start.toLocaleString("en")}`] : [];
-  const reason = hit.summary.replace(/^Score [\d.-]+, (mainly|partly)/, (/** @type {string} */ _, /** @type {string} */ how) => how[0].toUpperCase() + how.slice(1)); // the bar shows the score
+  const reason = hit.summary.replace(/^Score [\d.-]+: (.)/, (/** @type {string} */ _, /** @type {string} */ first) => first.toUpperCase()); // the bar shows the score
   const details = [...(hasTitle ? [hit.id] : []), ...facts, ...from].flatMap((text, number) => [...(number ? [" · "] : []), el("bdi", {}, text)]);
   return el("article", { class: "hit" },
     el("h3", {}, el("span", { class: "rank" }, String(place + 1)), title,
