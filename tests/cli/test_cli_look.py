@@ -56,33 +56,6 @@ def test_a_command_takes_the_kind_of_reasons(run, encoder, kind):
     assert ("texts read" in shown) == (kind == "measured")
 
 
-def test_the_fewest_words_that_hold_a_similarity_up(run, fruit):
-    texts = "apple pear", "the apple, a bicycle"
-    expected = fruit.counterfactual(*texts, below=0.5)
-    shown = run("explain", *texts, "--below", 0.5, "-m", "fruit").stdout
-    assert " ".join(str(expected).split()) == " ".join(shown.split()) and "the score falls below" in " ".join(
-        shown.split()
-    )
-    record = json.loads(run("explain", *texts, "--below", 0.5, "-m", "fruit", "--json").stdout)
-    assert record == json.loads(expected.to_json()) and record["score_without"] < 0.5 <= record["score"]
-    run("explain", *texts, "--below", 0.5, "-m", "fruit", "--html", "gone.html")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message", "code"),
-    [
-        (["apple pear", "--below", 0.5], "needs both A and B", 2),
-        (["apple pear", "apple car", "--below", 0.99], "is below 0.99 already", 1),
-        (["apple pear", "apple apple", "--below", 0.1], "no removal brings the score below 0.1", 1),
-        (["apple", "apple", "--below", 0.1], "fewer than two words", 1),
-        (["apple", "apple", "--below", "nan"], "below is nan; it must be a number, finite", 1),
-        (["apple pear", "apple car", "--below", "x"], "x", 2),
-    ],
-)
-def test_a_counterfactual_that_cannot_be_found_is_told(run, arguments, message, code):
-    assert message in run("explain", *arguments, "-m", "fruit", code=code).stderr
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [

@@ -133,7 +133,6 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
         "text3": None,
         "unknown3": [],
         "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5, "read_as": []}],
-        "baseline": "",
         "measurement": None,
         "groups": [
             {

@@ -287,7 +287,6 @@ def test_a_line_of_a_difference_names_the_text_first_that_it_speaks_for() -> Non
         'against it, "dog" is closer to "puppy" than to "cat" (-0.20).'
     )
     assert (nearer - nearer).summary() == "Text 2 and text 3 are equally close to text 1."
-    assert nearer.less_mean([nearer]).summary() == "Text 2 and the other are equally close to text 1."
 
 
 def test_of_an_index_the_texts_are_query_and_documents() -> None:
@@ -297,29 +296,6 @@ def test_of_an_index_the_texts_are_query_and_documents() -> None:
     assert "text 1" not in view + why.to_text(rows=True) and re.search(
         r"\nquery +loan\n\ndocument +credit\n", why.to_text()
     )
-
-
-def test_less_the_mean_of_others_each_phrase_has_one_line() -> None:
-    passage = "The loan is a credit of the bank. " * 9
-    why = paired("loan, dog", passage, {("loan", "credit"): 0.5, ("dog", "bank"): 0.1})
-    other = paired("loan, dog", "a rate", {("loan", "rate"): 0.2})
-    groups = why.less_mean([other, other]).groups()
-    assert [(group.kind, round(group.contribution, 6)) for group in groups] == [("phrase", 0.3), ("phrase", 0.1)]
-
-
-@pytest.mark.parametrize("kind", ["sentence", WORD])
-def test_pieces_of_the_other_texts_are_one_named_line(kind: str) -> None:
-    def of(text: str, words: dict[str, float]) -> Explanation:
-        rows = [
-            Row(word, (word,), value, 0.0, (), ((text.index(word), text.index(word) + len(word)),), kind=kind)
-            for word, value in words.items()
-        ]
-        return Explanation.from_terms("index", ("q", text), sum(words.values()), rows)
-
-    gap = of("one. two.", {"one": 0.5, "two": 0.1}).less_mean([of("a. b.", {"a": 0.2, "b": 0.1}), of("c.", {"c": 0.1})])
-    (line,) = [group for group in gap.groups() if not any((group.spans1, group.spans2))]
-    assert line.name == f"{kind}s of the others" and line.contribution == pytest.approx(-0.2)
-    assert f"{kind}s of the others" in gap.to_text()
 
 
 @pytest.mark.parametrize(

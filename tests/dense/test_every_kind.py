@@ -52,8 +52,6 @@ def explanations(model: EncoderEmbedder) -> Iterator[Explanation]:
     first, second = model.explain(QUERY, TEXTS[0]), model.explain(QUERY, PASSAGE)
     yield first - second
     yield second - first
-    yield second.less_mean([first, model.explain(QUERY, TEXTS[7])])
-    yield first.less_mean([second])
 
 
 def check_lines(why: Explanation) -> None:
@@ -116,7 +114,7 @@ def test_hits_have_the_score_and_reasons_of_every_kind(model: EncoderEmbedder, t
         texts = [text for text in TEXTS if text.strip()]
         index.add(texts, ids=[str(n) for n in range(len(texts))])
         hits = index.search("ba be bo", top_k=3)
-        for why in (*(hit.explain() for hit in hits), hits[0].measured(), hits.why(1), hits.why(3), hits.why(1, 2)):
+        for why in (*(hit.explain() for hit in hits), hits[0].measured(), hits.why(1), hits.why(1, 3)):
             check_lines(why)
             check_summary(why)
             assert json.loads(why.to_json()) == why.to_dict()

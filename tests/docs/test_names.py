@@ -27,7 +27,6 @@ DEFENDED = {
     "cli/doctor.py: about": "a key of `pellucid doctor --json`: what was examined",
     "cli/doctor.py: found": "a key of `pellucid doctor --json`: in which state it is",
     "core/dimensions.py: about": "a field of `Dimension` and a column of dimensions.tsv: the dimension's meaning",
-    "server/reasons_api.py: others": "a key of /why: ids of the documents to compare with",
     "text/words.py: known": "a key of a coverage in every JSON form: how many words have a vector",
 }
 """Names that stay, and why: most are keys and options that people have in their files and programs."""

@@ -248,21 +248,6 @@ def test_words_to_highlight_add_up_and_stand_where_they_should(read_only):
     assert row.name == "bm25: apples" and row.spans2 == ((0, 6), (8, 14)) and row.spans1 == ((0, 6),)
 
 
-def test_what_sets_a_hit_apart_is_its_score_less_the_mean_of_the_others(read_only):
-    hits = read_only.search("apples and cars", 3)
-    for rank, hit in enumerate(hits, 1):
-        why, others = hits.why(rank), [other.score for other in hits if other is not hit]
-        assert why.score == pytest.approx(hit.score - sum(others) / len(others))
-        assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
-        assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
-        assert json.loads(why.to_json()) == why.to_dict()
-        assert why.summary().startswith(f"Score {abs(why.score):.2f} {'above' if why.score > 0 else 'below'} the mean")
-    with pytest.raises(InputError, match="a mean was taken"):
-        hits.why(1) - hits.why(2)
-    with pytest.raises(InputError, match="one item"):
-        read_only.search("apples and cars", 1).why(1)
-
-
 def test_the_views_of_a_result(read_only):
     jsonschema = pytest.importorskip("jsonschema")
     hits = read_only.search("apples <b>and</b> cars")

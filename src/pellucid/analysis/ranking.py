@@ -67,19 +67,13 @@ class WhyAbove:
 
         Args:
             above: a rank, from 1.
-            below: another; None for the mean of all others in the list: what sets `above` apart from them. Small words
-                and what all of them are about cancel.
+            below: another; None for the next one.
 
         Raises:
-            InputError: a rank is not in the list, or there is no other.
+            InputError: a rank is not in the list.
         """
         explanation = self.explain(above)
-        if below is not None:
-            return explanation - self.explain(below)
-        compared = [self._explained(item) for rank, item in self._items().items() if rank != above]
-        if not compared:
-            raise InputError("this list has one item, and no other to compare it with")
-        return explanation.less_mean(compared)
+        return explanation - self.explain(above + 1 if below is None else below)
 
     def explain(self, rank: int) -> Explanation:
         """Return what the score at a rank is made of; the first rank is 1, or the one after those left out.

@@ -268,7 +268,6 @@ def explain(
         str | None,
         typer.Option(metavar="KIND", help="Of an encoder: words, sentences or measured. [default: words]"),
     ] = None,
-    below: Annotated[float | None, typer.Option(help="Fewest words of B to remove to get below this.")] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
@@ -290,17 +289,11 @@ def explain(
       pellucid explain "a loan for a house" "mortgage rates are rising"
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
-      pellucid explain "a loan for a house" "a house and its garden, sold on a loan" --below 0.5
       pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured
     """
     refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model) if reasons is None else encoder_with_reasons(model, reasons)
-    if below is not None:
-        if b is None:
-            raise typer.BadParameter("needs both A and B", param_hint="--below")
-        show(opened.counterfactual(a, b, below=below, role1=role1, role2=role2), json, html)
-        return
     explanation = opened.explain(a, *([] if b is None else [b]), role1=role1, role2=role2)
     if than is not None:
         if b is None:

@@ -294,9 +294,8 @@ def search(
 ) -> None:
     """Find documents, and see why each was found.
 
-    The first lines say what the hits share with the query, and how they differ. Below each
-    document is the reason in a sentence, then the phrases of the query with what they
-    match, or with --rows the largest terms. All terms add up to the score.
+    Below each document is the reason in a sentence, then the words of the query with what
+    they match, or with --rows the largest terms. All terms add up to the score.
 
     An encoder's reasons are estimated from the stored vectors. --measure encodes the query
     and each hit again without some of their words (up to 139 texts each) and shows the

@@ -15,10 +15,9 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise, permutations
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +27,6 @@ from pellucid.errors import InputError, check_number
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.phrases import phrase_starts, words_of_text
 from pellucid.explain.rows import EMBEDDING, WORD, Measurement, Row
-from pellucid.explain.views.parts import (
-    AnyPart,
-    Heading,
-    Note,
-    TablePart,
-    counted,
-    listed,
-    numbers,
-)
-from pellucid.explain.views.report import Report
 from pellucid.text.sentences import sentence_spans
 from pellucid.text.unicode import canonicalize, lowercase
 from pellucid.text.words import Span, spans_by
@@ -255,12 +244,8 @@ class RemovedWords(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, repr=False)
-class Counterfactual(Report):
+class Counterfactual(NamedTuple):
     """The fewest words of a passage whose removal brings its score below a threshold."""
-
-    kind: ClassVar[str] = "counterfactual"
-    table: ClassVar[str] = "removed"
 
     passage: str  # the passage
     removed: tuple[RemovedWords, ...]  # what is removed from it, in text order
@@ -270,18 +255,6 @@ class Counterfactual(Report):
     below: float  # the threshold
     is_fewest: bool  # whether no fewer words can do it; else a smaller set may have been missed
     n_texts: int  # how many shortened passages were scored to find it
-
-    def _parts(self) -> Iterator[AnyPart]:
-        words = counted(len(self.removed), "word" if all(len(r.text.split()) < 2 for r in self.removed) else "part")
-        yield Heading("Counterfactual", f"{self.score:.4f} \u2192 {self.score_without:.4f}", f"without {words}")
-        bound = "no smaller set does it" if self.is_fewest else "a smaller set may have been missed"
-        removed = listed([f'"{phrase_text(part.text, (0, len(part.text)))}"' for part in self.removed], length=70)
-        yield Note(
-            f"Without {removed} the score falls below {self.below:.4f}; {bound}. "
-            f"{counted(self.n_texts, 'shortened passage')} scored."
-        )
-        rows = ((phrase_text(part.text, (0, len(part.text))), f"{part.start:,}") for part in self.removed)
-        yield TablePart.of("", ["removed", *numbers("at character")], rows)
 
 
 def fewest_removals(passage: Passage, below: float) -> Counterfactual:

@@ -26,9 +26,6 @@ import numpy.typing as npt
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import (
-    SENTENCE,
-    WORD,
-    WORD_PAIR,
     LazyRows,
     Measurement,
     Row,
@@ -63,7 +60,6 @@ class Explanation(ExplanationViews):
         text3: the text that text 2 is compared with in a difference of two explanations, else None.
         unknown3: the same for text 3.
         coverage: for each text, how much of it the model knew; () where the family does not say.
-        baseline: what was taken from the score, "the mean of 9 others"; "" for nothing.
         measurement: how the rows were measured, where that is by leaving words out; else None.
     """
 
@@ -166,41 +162,6 @@ class Explanation(ExplanationViews):
             )
         if None in (self.text2, subtracted.text2) or self.text3 is not None or subtracted.text3 is not None:
             raise InputError("only explanations of two texts can be subtracted")
-        if self.baseline or subtracted.baseline:
-            raise InputError("an explanation from which a mean was taken cannot be subtracted")
-
-    def less_mean(self, compared: Sequence[Explanation]) -> Explanation:
-        """Return this explanation less the mean of others about the same text 1: what sets text 2 apart from theirs.
-
-        What a word of text 1 adds with the words of the other texts is one row. Rows of the same key are subtracted.
-
-        Raises:
-            InputError: there are no others, or they are not about the same text 1 or come from different families.
-        """
-        rows = {row.key: row for row in self.rows}
-        for explanation in compared:
-            self._check_same_subject(explanation)
-            for row in explanation.rows:
-                term = self._row_in_others(row) if row.kind == WORD_PAIR or row.key not in rows else row
-                term = rows.get(term.key, term._replace(contribution=0.0, spans2=()))
-                rows[term.key] = term._replace(contribution=term.contribution - row.contribution / len(compared))
-        if not compared:
-            raise InputError("there are no other explanations to take the mean of")
-        score = self.score - math.fsum(explanation.score for explanation in compared) / len(compared)
-        exact = self.exact and all(explanation.exact for explanation in compared)
-        baseline = f"the mean of {len(compared):,} others" if len(compared) > 1 else "the other"
-        sorted_rows = sorted_with_shares(rows.values(), score)
-        return replace(self, score=score, rows=sorted_rows, exact=exact, baseline=baseline)
-
-    def _row_in_others(self, row: Row) -> Row:
-        """Return the row in which a row of other texts counts that has none of its own here."""
-        if row.kind == WORD_PAIR:
-            name = self.text1[slice(*row.spans1[0])] if row.spans1 else row.parts[0]
-            return row._replace(name=f"{name} in the others", parts=(name,), key=("others", name), kind=WORD)
-        if row.kind == SENTENCE or (row.kind == WORD and not row.spans1):  # a piece of another text
-            name = f"{row.kind}s of the others"
-            return row._replace(name=name, parts=(name,), key=("others", row.kind), spans1=())
-        return row
 
     def reasons(self, top_k: int) -> list[Row]:
         """Return the `top_k` rows that add the most; fewer where fewer add anything.

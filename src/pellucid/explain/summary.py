@@ -35,7 +35,6 @@ class Summary(NamedTuple):
         unmatched: of texts 1 and 2, the words to which nothing in the other text is close.
         has_shares: whether shares of the score say something: not where large terms of both signs nearly cancel.
         subject: what the score is called.
-        baseline: what was taken from the score, "" for nothing.
     """
 
     texts: Sequence[str]
@@ -46,7 +45,6 @@ class Summary(NamedTuple):
     unmatched: Sequence[Sequence[str]]
     has_shares: bool
     subject: str = "Similarity"
-    baseline: str = ""
 
     def text(self) -> str:
         """Return the sentences."""
@@ -61,16 +59,13 @@ class Summary(NamedTuple):
     @property
     def has_pair_of_texts(self) -> bool:
         """Whether two texts are compared of which neither is a query."""
-        return len(self.texts) == 2 and not self.baseline and self.subject == "Similarity"
+        return len(self.texts) == 2 and self.subject == "Similarity"
 
     def _opening(self) -> str:
         if not self._is_difference:
             return f"{self.subject} {_rounded(self.score)}"
         if abs(self.score) <= SCORE_EPS:
-            compared = self.baseline or self.labels[2]
-            return f"{self.labels[1]} and {compared} are equally close to {self.labels[0]}"
-        if self.baseline:
-            return f"{self.subject} {_size(self.score)} {'above' if self.score > 0 else 'below'} {self.baseline}"
+            return f"{self.labels[1]} and {self.labels[2]} are equally close to {self.labels[0]}"
         nearer, farther = self.labels[1:] if self.score > 0 else self.labels[:0:-1]
         return f"{nearer} is closer to {self.labels[0]} than {farther} is, by {_size(self.score)}"
 
@@ -130,7 +125,7 @@ class Summary(NamedTuple):
 
     @property
     def _is_difference(self) -> bool:
-        return bool(self.baseline) or len(self.texts) > 2
+        return len(self.texts) > 2
 
     def _moves(self, group: Group) -> str:
         """Return what a group does to the score, in its unit: a share of the score would be read as one of the rest."""
@@ -149,13 +144,9 @@ class Summary(NamedTuple):
         """Return what a group says, and what it adds."""
         phrases, *partners = self._phrases(group)
         amount = f"({_signed(group.contribution)})"
-        if not group.is_of_text or not phrases or (not any(partners) and not self.baseline):
+        if not group.is_of_text or not phrases or not any(partners):
             return f"{self._noun(group)} {amount}"
         first, is_or_are = and_listed(phrases), "is" if len(phrases) < 2 else "are"
-        if self.baseline:
-            with_partners = f", with {and_listed(partners[0])}," if partners[0] else ""
-            counts = f"count{'s' * (len(phrases) < 2)} {'more' if group.contribution > 0 else 'less'} here"
-            return f"{first}{with_partners} {counts} {amount}"
         if len(self.texts) == 2:
             return f"{_relation(phrases, partners[0], group.contribution)} {amount}"
         if not all(partners):

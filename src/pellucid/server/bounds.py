@@ -58,14 +58,12 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
     return plain
 
 
-def subtract(first: Explanation, *compared: Explanation, mean: bool = False) -> Explanation:
-    """Return an explanation less another, or less the `mean` of others, unless they have too many rows."""
+def subtract(first: Explanation, *compared: Explanation) -> Explanation:
+    """Return an explanation, less another one where that is given, unless they have too many rows."""
     for explanation in (first, *compared) if compared else ():
         if len(explanation.rows) > _MAX_SUBTRACTED_ROWS:
             limit = f"at most {_MAX_SUBTRACTED_ROWS:,} are subtracted; give shorter texts"
             raise ApiError(422, f"one of the explanations has {len(explanation.rows):,} rows; {limit}")
-    if mean:
-        return first.less_mean(compared)
     return first - compared[0] if compared else first
 
 

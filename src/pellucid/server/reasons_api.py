@@ -103,9 +103,6 @@ class WhyRequest(RequestBody):
     id: str
     index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
-    others: Annotated[list[str], Field(max_length=20, fail_fast=True)] = Field(
-        [], description="Ids of other documents: explain the score less the mean of theirs."
-    )
     measure: bool = Field(False, description="Measure rows of encoders: up to 139 texts are encoded for each text.")
     weights: Weights | None = None
     word_weights: Weights | None = None
@@ -214,8 +211,6 @@ def index_routes(service: Service) -> APIRouter:
     async def why(body: WhyRequest) -> Response:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched(body.index)
-        if body.below is not None and body.others:
-            raise ApiError(422, "give below or others, not both", "others")
         return answer(await service.run_in_pool(_why, index, body, measures=body.measure))
 
     @router.get("/index", response_model=dict[str, Any])
@@ -265,7 +260,7 @@ def _documents(index: Index, body: DocumentsRequest) -> dict[str, Any]:
 
 def _why(index: Index, body: WhyRequest) -> dict[str, Any]:
     check_explained(body.query)
-    ids = [body.id, *([] if body.below is None else [body.below]), *body.others]
+    ids = [body.id, *([] if body.below is None else [body.below])]
     for id in ids:
         if id not in index:
             raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
@@ -275,7 +270,7 @@ def _why(index: Index, body: WhyRequest) -> dict[str, Any]:
         hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
         check_pairs(body.query, [hit], _n_models(index))
         explanations.append(hit.measured() if body.measure else hit.explain())
-    return explained(subtract(*explanations, mean=bool(body.others)))
+    return explained(subtract(*explanations))
 
 
 def _index_info(index: Index) -> dict[str, Any]:

@@ -79,7 +79,6 @@ class ExplanationViews(Shown):
     text3: str | None = None
     unknown3: tuple[Span, ...] = ()
     coverage: tuple[Coverage, ...] = ()
-    baseline: str = ""
     measurement: Measurement | None = None
 
     @property
@@ -150,12 +149,10 @@ class ExplanationViews(Shown):
         subject = "Score" if self._is_of_index else "Similarity"
         groups = self.groups()
         unmatched: list[list[str]] = []
-        if self.text2 is not None and self.text3 is None and not self.baseline:  # a query is matched, not a document
+        if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
             unmatched = [self._grouped.unmatched_words(text) for text in range(1 if self._is_of_index else 2)]
         words = [*dict.fromkeys(unknown)]
-        return Summary(
-            self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject, self.baseline
-        ).text()
+        return Summary(self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject).text()
 
     @cached_property
     def _grouped(self) -> GroupedRows:
@@ -260,8 +257,6 @@ class ExplanationViews(Shown):
             title = f"{prefix} {labels[1]} less {prefix.lower()} {labels[2]}"
         if self.text2 is None:
             title = "What the text is about"
-        elif self.baseline:
-            title = f"{subject} less {self.baseline}"
         yield Heading(title, f"{self.score:.4f}", self.family if self._is_of_index else f"{self.family} model")
         if self.rows:
             yield Lead(self.summary())

@@ -135,12 +135,10 @@ export async function search(main, page) {
       return [el("p", { class: "lead" }, ...sentence(found.summary)), ...explanation(found, caption + own, labels)];
     };
     const above = shown[place + 1]?.hit;
-    const others = shown.filter((one) => one.hit !== hit).map((one) => one.hit.id);
     return [
       ["Every reason", () => table("What the score is made of.")({})],
       ["Measure", () => table("Measured: the encoders of the index read question and document again without some of their words.")({ measure: true })],
       ...(above ? [[`Why ${place + 1} above ${place + 2}`, () => table(`What puts it above “${above.title || above.id}”.`)({ below: above.id })]] : []),
-      ...(others.length ? [["What sets it apart", () => table("The score less the mean of the others on this page.")({ others })]] : []),
       ["Nearest documents", async () => {
         const near = await ask("search", { query: hit.indexed.slice(0, ASKED), top_k: NEIGHBOURS + 1, ...of_index });
         return [el("p", { class: "note" }, "What a search for the beginning of this passage finds."),
