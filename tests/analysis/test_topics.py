@@ -150,7 +150,7 @@ def test_views_and_json(model):
     data = json.loads(result.to_json())
     assert data["kind"] == "topics" and len(data["labels"]) == 60 and data["topics"][0]["words"]
     assert list(result.to_frame()["texts"]) == [topic.texts for topic in result]
-    assert "<script" not in result.to_html() and result.topics[0].name in result.to_markdown()
+    assert "<script" not in result.to_html() and result.topics[0].name in str(result)
     assert all(math.isfinite(topic.change_low) for topic in result)
 
 

@@ -74,7 +74,7 @@ def test_a_word_of_today_is_said_to_be_read_as_letters(name):
         why = model.explain(word, beginning)
         assert [known.share for known in why.coverage] == [len(beginning) / len(word), 1]
         assert model.coverage([word, beginning]).tolist() == [np.float32(len(beginning) / len(word)), 1]
-        for said in (str(why), why.to_markdown(), html.unescape(why.to_html())):
+        for said in (str(why), html.unescape(why.to_html())):
             assert f'only partly known: "{word}" read as "{beginning}"' in " ".join(said.split())
     known = model.explain("the chatgpt mortgages", "chat").coverage[0]
     assert (known.partly, known.share, known.read_as) == (1, pytest.approx((2 + 4 / 7) / 3), (("chatgpt", "chat"),))

@@ -25,7 +25,7 @@ from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SHARED, PairTable, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
-from tables import CONTROLS, check_json, check_markdown, check_page, check_terminal
+from tables import CONTROLS, check_json, check_page, check_terminal
 
 HOSTILE = [
     "</p></div><script>alert(1)</script>",
@@ -346,13 +346,12 @@ def test_colour_follows_the_terminal_and_no_color(
 
 
 @pytest.mark.parametrize("text", [*HOSTILE[:11], *(pytest.param(t, marks=pytest.mark.full) for t in HOSTILE[11:])])
-def test_no_text_can_steer_a_terminal_a_page_or_markdown(fruit: StaticEmbedder, text: str) -> None:
+def test_no_text_can_steer_a_terminal_or_a_page(fruit: StaticEmbedder, text: str) -> None:
     for why in (fruit.explain(text, "apple " + text), fruit.explain("pear", text), fruit.explain(text)):
         check_terminal(why)
         assert not re.search(CONTROLS.replace("\u061c\u200e\u200f", ""), str(why))
         assert "[bold]" in str(why) or "[bold]" not in text
         check_page(why)
-        check_markdown(why.to_markdown(rows=True, top_k=3))
 
 
 @given(explanations())
@@ -491,8 +490,6 @@ def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
     assert "apple \u00d7 apple" in narrow and max(map(len, narrow.splitlines())) <= 48
     assert "sum of 1 more word pair\n" in fruit.explain("apple pear", "apple").to_text(rows=True, top_k=1)
     assert numbers(str(anchors())) == [0.4, -0.1, 0.2, 0.5] and "what the rows leave out" in str(anchors())
-    assert "| +0.4000 | 80.0% | home loans |" in anchors().to_markdown()
-    assert "**text 1:** apple zebra" in fruit.explain("apple zebra", "pear").to_markdown()
 
 
 def test_a_page_stands_alone_and_a_fragment_does_not(fruit: StaticEmbedder) -> None:

@@ -168,7 +168,7 @@ def test_texts_are_encoded_together_each_once_and_their_number_is_said() -> None
     assert len(encoder.calls) == 1 and len(set(encoder.calls[0])) == len(encoder.calls[0])
     assert why.measurement is not None and why.measurement.n_texts == len(encoder.calls[0])
     assert len(encoder.calls[0]) <= 2 * 3 * 6 + 1 + 3
-    for shown in (str(why), why.to_html(), why.to_markdown()):
+    for shown in (str(why), why.to_html()):
         assert f"{len(encoder.calls[0])} texts read" in " ".join(shown.split())
     model.explain(one, other, role1="query", role2="document")
     assert len(encoder.calls) == 3  # a call a role

@@ -105,7 +105,7 @@ def test_a_large_context_is_warned_of_in_every_view() -> None:
     little = Explanation.from_terms(
         "encoder", ("ba", "be"), 1.0, [pair, shared, Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
     )
-    for shown in (str(little), little.to_markdown(), little.to_html()):
+    for shown in (str(little), little.to_html()):
         assert "The words account for +0.31 of +0.90; the rest is context" in " ".join(shown.split())
     large = [pair._replace(contribution=0.8), Row("context", ("context",), 0.2, 0.0, kind=CONTEXT)]
     assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))

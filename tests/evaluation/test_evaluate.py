@@ -319,8 +319,8 @@ def test_views() -> None:
     )
     results = Results("mine", rows)
     assert results.means == {"STS": pytest.approx(75.02), "Retrieval": 5}
-    assert "| STS12 | STS | spearman | 70.0 |" in results.to_markdown()
-    assert "| mean | STS |  | 75.0 |" in results.to_markdown()
+    words = [line.split() for line in str(results).splitlines()]
+    assert ["STS12", "STS", "spearman", "70.0"] in words and ["mean", "STS", "75.0"] in words
     content = json.loads(results.to_json())
     assert content["rows"][1]["score"] == 80 and content["means"] == results.means and content["kind"] == "evaluation"
     assert results.to_frame()["task"].tolist() == ["STS12", "STS13", "x"]

@@ -43,7 +43,6 @@ from pellucid.cli.output import (
     overwriting_on_request,
     say,
     show,
-    shown_json,
     write_table,
 )
 from pellucid.errors import VERSION, PellucidError
@@ -350,7 +349,7 @@ def evaluate(
     from pellucid.evaluation.evaluating import evaluate as score
 
     results = score(model, data=data, tasks=task or None, cache_dir=cache)
-    typer.echo(shown_json(results.to_json(indent=None)) if json else results.to_markdown().rstrip("\n"))
+    show(results, json)
 
 
 @app.command()

@@ -1,1 +1,1 @@
-"""How explanations and reports show themselves: terminal, HTML, Markdown, pictures."""
+"""How explanations and reports show themselves: terminal, HTML, pictures."""

@@ -192,12 +192,6 @@ class ExplanationViews(Shown):
 
         return page(self._parts(top_k, rows=True, folded=True), fragment=fragment)
 
-    def to_markdown(self, *, rows: bool = False, top_k: int = 10) -> str:
-        """Return a sentence, the texts and lines of phrases as Markdown; with `rows` the `top_k` largest rows, too."""
-        from pellucid.explain.views.markdown import markdown
-
-        return markdown(self._parts(top_k, rows=rows))
-
     def to_text(self, *, width: int = 100, rows: bool = False, top_k: int = 10) -> str:
         """Return what `print` shows, `width` characters wide: a sentence, the texts and lines of phrases.
 

@@ -1,6 +1,6 @@
 """The parts that results consist of, which any medium can draw; helpers to write numbers and names.
 
-A result (`Explanation`, every `Report`) yields parts; `terminal.py`, `page.py`, `markdown.py` and `figure.py` draw
+A result (`Explanation`, every `Report`) yields parts; `terminal.py`, `page.py` and `figure.py` draw
 them, so that a new result needs no view of its own.
 """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A result that yields parts; `print`, rich, HTML, Markdown and a notebook cell follow from them."""
+    """A result that yields parts; `print`, rich, HTML and a notebook cell follow from them."""
 
     def _parts(self) -> Iterator[AnyPart]:
         """Yield what every medium shows."""
@@ -39,12 +39,6 @@ class Shown:
         from pellucid.explain.views.page import page
 
         return page(self._parts(), fragment=fragment)
-
-    def to_markdown(self) -> str:
-        """Return the parts as Markdown, with tables in the form of GitHub; bars are left out."""
-        from pellucid.explain.views.markdown import markdown
-
-        return markdown(self._parts())
 
     def to_text(self, *, width: int = 100) -> str:
         """Return what `print` shows, `width` characters wide."""
