@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pellucid.explain.groups import PHRASE, Group, distinct_phrases
+from pellucid.explain.groups import Group, distinct_phrases
 from pellucid.explain.rows import CONTEXT, SCORE_EPS
 from pellucid.text.function_words import differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 
 _MIN_SHARE = 0.1  # of the score, from which a group is named
+_MIN_SIZE = 0.02  # of a score, from which a group is a reason for it: less says no more than chance
 _MAX_REASONS = 3  # groups named as reasons
 _MAX_PARTNERS = 3  # words of another text named with each
 _MAX_WORDS = 3  # that are unknown, without a match, or numbers that differ, and are named
@@ -75,16 +76,14 @@ class Summary(NamedTuple):
         context = next((group for group in self.groups if group.kind == CONTEXT), None)
         if context is not None and context.share >= 0.5:
             opening += f", of which {_signed(context.contribution)} is not explained by words"
-        chosen = [line for line in lines if line.share >= _MIN_SHARE][:_MAX_REASONS]
-        against = [line for line in lines if line.share <= -_MIN_SHARE][:1]
-        if len(self.texts) == 1 and chosen:
+        large = [line for line in lines if abs(line.contribution) >= _MIN_SIZE or len(self.texts) == 1]
+        chosen = [line for line in large if line.share >= _MIN_SHARE][:_MAX_REASONS]
+        against = [line for line in large if line.share <= -_MIN_SHARE][:1]
+        if not chosen:
+            return f"{opening}: nothing stands out; at most {self._clause(lines[0])}" if lines else opening
+        if len(self.texts) == 1:
             how = "mainly" if sum(line.share for line in chosen) >= 0.5 else "partly"
             return f"{how} about {and_listed(f'{self._noun(line)} ({line.share:.0%})' for line in chosen)}"
-        if not chosen:
-            kinds = {"pair of words" if line.kind == PHRASE else line.kind for line in lines}
-            unit = kinds.pop() if len(kinds) == 1 else "line"
-            largest = f"; the largest is {self._clause(lines[0])}" if lines and lines[0].share > 0 else ""
-            return f"{opening}: no single {unit} adds {_MIN_SHARE:.0%} of it{largest}"
         clauses = list(map(self._clause, chosen))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
         others = [clause for clause in clauses if not clause.startswith(_SAME)]
