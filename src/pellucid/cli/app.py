@@ -165,7 +165,7 @@ def encode(
     \b
     Examples:
       pellucid encode texts.txt -o embeddings.npy
-      pellucid encode questions.txt --role query -m my-lexicon -o questions.jsonl
+      pellucid encode questions.txt --role query -m my-lexicon -o query-vectors.jsonl
       pellucid encode reviews.jsonl --field review -o reviews.npy
       pellucid encode big.parquet shards --id-field key
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
