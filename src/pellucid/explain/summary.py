@@ -63,7 +63,7 @@ class Summary(NamedTuple):
         return len(self.texts) == 2 and self.subject == "Similarity"
 
     def _opening(self) -> str:
-        if not self._is_difference:
+        if len(self.texts) < 3:
             return f"{self.subject} {_rounded(self.score)}"
         if abs(self.score) <= SCORE_EPS:
             return f"{self.labels[1]} and {self.labels[2]} are equally close to {self.labels[0]}"
@@ -121,16 +121,6 @@ class Summary(NamedTuple):
         for words, label in zip(self.unmatched, self.labels[1::-1]):
             if words:
                 yield f"nothing in {label} for {_some(words, 'or')}"
-
-    @property
-    def _is_difference(self) -> bool:
-        return len(self.texts) > 2
-
-    def _moves(self, group: Group) -> str:
-        """Return what a group does to the score, in its unit: a share of the score would be read as one of the rest."""
-        is_plural = group.is_sum and (" and " in group.name or group.name.endswith("s"))
-        verb = "raise" if group.contribution > 0 else "lower"
-        return f"{verb}{'s' * (not is_plural)} it by {_size(group.contribution)}"
 
     def _phrases(self, group: Group) -> list[list[str]]:
         """Return the phrases of each text that a group names, quoted."""

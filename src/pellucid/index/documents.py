@@ -45,11 +45,6 @@ class Document(NamedTuple):
         """What it is called by where it has no id."""
         return self.title, self.text, self.metadata
 
-    @property
-    def titled_text(self) -> str:
-        """The title, if there is one, and the whole text below it."""
-        return "\n".join(filter(None, (self.title, self.text)))
-
     def passage(self, index: int) -> str:
         """Return the text of a passage."""
         return self.text[self.ends[index - 1] if index else 0 : self.ends[index]]

@@ -289,10 +289,6 @@ class Vocabulary:
             in_texts[row] = form
         return in_texts
 
-    def with_words(self, words: Sequence[str]) -> Vocabulary:
-        """Return a vocabulary of other words, with this one's tokenizer and rule for prefixes."""
-        return Vocabulary(words, self._subwords, self.prefixes)
-
     def with_prefixes(self, rule: PrefixRule) -> Vocabulary:
         """Return a vocabulary of the same words and tokenizer with another rule for prefixes."""
         return Vocabulary(self.words, self._subwords, rule)
