@@ -287,7 +287,6 @@ def test_views(cross, languages):
     for report, word in zip(reports(cross, languages), said, strict=True):
         assert word in check_views(report)
         assert len(report.to_frame()) == len(report._records()) > 0
-        assert "|" in report.to_markdown()
 
 
 def test_the_command(cross, languages, tmp_path, monkeypatch):

@@ -52,15 +52,11 @@ class Summary(NamedTuple):
         lines = [group for group in self.groups if not group.is_sum]
         sentences = [self._reasons(lines), "; ".join(self._sums())] if self.has_shares else [self._balance()]
         sentences.append("; ".join(self._missing()))
-        sentences.append("; ".join(differences(self.texts, self.labels)) if self.has_pair_of_texts else "")
+        if len(self.texts) == 2 and self.subject == "Similarity":  # of a query and a document much differs
+            sentences.append("; ".join(differences(self.texts, self.labels)))
         if self.unknown:
             sentences.append(f"unknown words: {_some(self.unknown)}")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
-
-    @property
-    def has_pair_of_texts(self) -> bool:
-        """Whether two texts are compared of which neither is a query."""
-        return len(self.texts) == 2 and self.subject == "Similarity"
 
     def _opening(self) -> str:
         if len(self.texts) < 3:
@@ -83,7 +79,7 @@ class Summary(NamedTuple):
             return f"{opening}: nothing stands out; at most {self._clause(lines[0])}" if lines else opening
         if len(self.texts) == 1:
             how = "mainly" if sum(line.share for line in chosen) >= 0.5 else "partly"
-            return f"{how} about {and_listed(f'{self._noun(line)} ({line.share:.0%})' for line in chosen)}"
+            return f"{how} about {and_listed(f'{self._noun(line)} ({self._amount(line)})' for line in chosen)}"
         clauses = list(map(self._clause, chosen))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
         others = [clause for clause in clauses if not clause.startswith(_SAME)]
@@ -113,14 +109,18 @@ class Summary(NamedTuple):
         """Yield what is in no line, if it is much."""
         for group in self.groups:
             if group.is_sum and abs(group.share) >= _MIN_SHARE and not (group.kind == CONTEXT and group.share >= 0.5):
-                amount = f"{group.share:.0%}" if len(self.texts) == 1 else _signed(group.contribution)
-                yield f"{group.name} {amount}"
+                yield f"{group.name} {self._amount(group)}"
 
     def _missing(self) -> Iterator[str]:
         """Yield the words of each text to which nothing in the other is close."""
         for words, label in zip(self.unmatched, self.labels[1::-1]):
             if words:
                 yield f"nothing in {label} for {_some(words, 'or')}"
+
+    def _amount(self, group: Group) -> str:
+        """Return what a group adds; of one text the share of its score, 1, unless that would be more than all of it."""
+        as_share = len(self.texts) == 1 and abs(group.share) <= 1
+        return f"{group.share:.0%}" if as_share else _signed(group.contribution)
 
     def _phrases(self, group: Group) -> list[list[str]]:
         """Return the phrases of each text that a group names, quoted."""
@@ -132,7 +132,7 @@ class Summary(NamedTuple):
     def _clause(self, group: Group) -> str:
         """Return what a group says, and what it adds."""
         phrases, *partners = self._phrases(group)
-        amount = f"({_signed(group.contribution)})"
+        amount = f"({self._amount(group)})"
         if not group.is_of_text or not phrases or not any(partners):
             return f"{self._noun(group)} {amount}"
         first, is_or_are = and_listed(phrases), "is" if len(phrases) < 2 else "are"
