@@ -119,8 +119,8 @@ class Summary(NamedTuple):
 
     def _amount(self, group: Group) -> str:
         """Return what a group adds; of one text the share of its score, 1, unless that would be more than all of it."""
-        as_share = len(self.texts) == 1 and abs(group.share) <= 1
-        return f"{group.share:.0%}" if as_share else _signed(group.contribution)
+        is_share = len(self.texts) == 1 and abs(group.share) <= 1
+        return f"{group.share:.0%}" if is_share else _signed(group.contribution)
 
     def _phrases(self, group: Group) -> list[list[str]]:
         """Return the phrases of each text that a group names, quoted."""
@@ -131,8 +131,7 @@ class Summary(NamedTuple):
 
     def _clause(self, group: Group) -> str:
         """Return what a group says, and what it adds."""
-        phrases, *partners = self._phrases(group)
-        amount = f"({self._amount(group)})"
+        (phrases, *partners), amount = self._phrases(group), f"({self._amount(group)})"
         if not group.is_of_text or not phrases or not any(partners):
             return f"{self._noun(group)} {amount}"
         first, is_or_are = and_listed(phrases), "is" if len(phrases) < 2 else "are"
