@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
+import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ pytest.importorskip("Stemmer")
 import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
-from forking import at_once, in_fork
+from forking import at_once
 from index_writer import created, look, opened, text_of, vectors
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.static.embedder import StaticEmbedder
@@ -35,16 +36,19 @@ def often(monkeypatch):
     ["kill", *(pytest.param(n, marks=pytest.mark.full) for n in ("writers", "readers", "full", "readonly"))],
 )
 def test_what_was_acknowledged_is_there_and_whole_after_an_attack(tmp_path, attack):
-    """One round of each attack of `make fuzz`, which says what is asserted; a mount ends with the child."""
+    """One round of each attack of `make fuzz`, which says what is asserted; a mount ends with its process.
 
-    def work():
-        from fuzz.indexes import ATTACKS
-        from fuzz.processes import own_mounts
-
-        own_mounts()
-        return bool(ATTACKS[f"index-{attack}"](random.Random(0), None, tmp_path))
-
-    assert in_fork(work, 120) == "True"
+    The process is a new one: it forks, and libraries of other tests may have threads here that a fork cannot have.
+    """
+    code = (
+        "import random, sys; from pathlib import Path; from fuzz.indexes import ATTACKS; from fuzz.processes import "
+        "own_mounts; own_mounts(); print(bool(ATTACKS[sys.argv[1]](random.Random(0), None, Path(sys.argv[2]))))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, f"index-{attack}", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert ran.returncode == 0 and ran.stdout.splitlines()[-1] == "True", ran.stderr[-2000:]
 
 
 # Readers beside a writer
