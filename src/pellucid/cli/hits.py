@@ -89,7 +89,7 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
             [span[:2] for span in hit.reasons.highlights()] if rows else [s for line in phrases for s in line.spans2]
         )
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
-        lines = [] if rows else [Text(visible(hit.summary().partition(": ")[2] or hit.summary()))]
+        lines = [] if rows else [Text(visible(hit.summary().removeprefix(f"Score {hit.score:.2f}: ")))]
         lines.append(_marked(hit, spans, brackets=not console.is_terminal))
         lines += [Text("; ".join(named), style="dim")] if named else []
         if measured := hit.explain().measurement:

@@ -8,6 +8,7 @@ lines add up to the score. Rows that are not of words are lines of their own.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -245,9 +246,7 @@ class GroupedRows:
     def _others(self, lines: Sequence[Group], loose: float) -> Group:
         """Return one line for those that are not shown, and for pairs of words that are in none."""
         value = math.fsum([loose, *(line.contribution for line in lines)])
-        counts = dict.fromkeys((line.kind for line in lines if line.kind != PHRASE), 0)
-        for line in lines:
-            counts[line.kind] = counts.get(line.kind, 0) + 1
+        counts = Counter(line.kind for line in lines)
         has_words = bool(counts.pop(PHRASE, 0)) or abs(loose) > 0
         parts = [("all other word pairs" if self._tables else "all other words")] * has_words
         parts += [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
@@ -280,10 +279,9 @@ def _read(text: str, words: Sequence[tuple[Span, ...]], unknown: Sequence[Span])
 
     `words` are those of the rows, by their places: another case of a word is another of them, and two may overlap.
     """
-    spans = sorted({span for of_word in words for span in of_word} | set(unknown))
     places: list[Span] = []
     place_of: dict[Span, int] = {}
-    for start, end in spans:
+    for start, end in sorted({span for of_word in words for span in of_word} | set(unknown)):
         if places and start < places[-1][1]:
             places[-1] = places[-1][0], max(end, places[-1][1])
         else:

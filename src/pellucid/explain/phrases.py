@@ -4,8 +4,8 @@ A match is earned by its words. Two content words match if each is the best part
 share of what all pairs add. Matches that are neighbours in both texts, in the same order, are one if both are of
 equal words, or neither is. A word without a partner of its own joins the match of its best partner where it adds at
 least half of what that has: several words of one text match one of the other. A word that would bring less than
-`MIN_WORD_SHARE` of a match is not in it. Words are told apart by how they are written, whatever their
-case.
+`MIN_WORD_SHARE` of a match is not in it. Words are told apart by how they are written, whatever
+their case.
 
 For measured reasons of long texts, `phrase_starts` cuts a text into runs of at most three content words with the small
 words before them; punctuation always ends a run.
@@ -143,11 +143,11 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
     if not table.size or table.max() <= 0:
         return []
     partners, of_partners = table.argmax(axis=1), table.argmax(axis=0)
-    pairs = [
-        n for n, partner in enumerate(partners) if of_partners[partner] == n and table[n, partner] >= max(least, 0)
-    ]
+    strongest = table.max(axis=1)
+    is_match = (of_partners[partners] == np.arange(len(partners))) & (strongest > 0) & (strongest >= least)
     matches: list[tuple[list[int], list[int]]] = []
-    for word, partner in [(first.matched[n], second.matched[partners[n]]) for n in pairs if table[n, partners[n]] > 0]:
+    for n in is_match.nonzero()[0].tolist():
+        word, partner = first.matched[n], second.matched[partners[n]]
         if matches and len(matches[-1][0]) < MAX_JOINED_WORDS:
             before, partner_before = matches[-1][0][-1], matches[-1][1][-1]
             is_same = first.words[word] == second.words[partner]
