@@ -112,7 +112,7 @@ def add_languages(
     frequent = [_frequent(pairs.codes[1], pairs.new_sentences, vocabulary, min_count, cased) for pairs in texts]
     new = dict.fromkeys(word for language_words in frequent for word in language_words if word not in model.vocabulary)
     known = model.vocabulary
-    grown = Vocabulary([*known.words, *new], known.subwords, known.prefixes)
+    grown = Vocabulary([*known.words, *new], known.subwords)
     bags = [pairs.bags(grown) for pairs in texts]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:

@@ -80,14 +80,6 @@ def test_a_word_of_today_is_said_to_be_read_as_letters(name):
     assert (known.partly, known.share, known.read_as) == (1, pytest.approx((2 + 4 / 7) / 3), (("chatgpt", "chat"),))
 
 
-def test_static_en_reads_by_a_stricter_rule_if_asked(static_en):
-    strict = static_en.with_prefixes(3, 0.4)
-    for word in ("covid", "kubernetes", "json", "gpu", "llm"):
-        assert strict.coverage(word) == 0 and strict.explain(word, "a virus").unknown_words() == [word]
-    assert strict.explain("chatgpt").rows[0].name == "chatgpt (read as chat)"
-    assert static_en.vocabulary.prefixes == (1, 0)
-
-
 def test_an_explanation_across_languages():
     model = pellucid.load("static-multi")
     for text, pair in (("Wo ist der Bahnhof?", "Bahnhof × station"), ("駅はどこですか?", "駅 × station")):

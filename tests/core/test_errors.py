@@ -174,7 +174,6 @@ SETTINGS: dict[str, Callable[[object], object]] = {
     "role": validate_role,
     "factor": lambda value: Vocabulary(["cat"]).factors({"cat": value}),
     "word": lambda value: Vocabulary(["cat"]).factors({value: 1}),
-    "prefix": lambda value: Vocabulary(["cat"]).with_prefixes((value, 0.5)),
     "dimension": lambda value: Dimensions([Dimension("x")]).number(value),
     "delimiter": lambda value: CorpusFile("x.csv", delimiter=value),
     "type": lambda value: CorpusFile("x.csv", types={"year": value}),

@@ -16,7 +16,7 @@ from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
 from pellucid.static.bulk import BulkEncoder, WordNumbers
 from pellucid.static.spelling import BUCKETS
 from pellucid.text.inputs import Utf8Texts
-from pellucid.text.words import PrefixRule, Vocabulary, split_words
+from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
 from tiny_models import piece_tokenizer
 
@@ -42,9 +42,9 @@ _TEXTS = st.lists(st.lists(_WORD, max_size=12).map(" ".join), max_size=5)
 _settings = settings(settings.get_profile("thorough") if _CHECKED else None, suppress_health_check=list(HealthCheck))
 
 
-def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes: PrefixRule | None) -> StaticEmbedder:
+def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes: bool) -> StaticEmbedder:
     rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, piece_tokenizer(_PIECES, lowercase=False) if prefixes else None, prefixes)
+    vocabulary = Vocabulary(words, piece_tokenizer(_PIECES, lowercase=False) if prefixes else None)
     spelling = rng.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
     shape = len(words), dimension
     if dtype == "int8":
@@ -54,13 +54,13 @@ def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes:
 
 
 @_settings
-@example(["\x1f\ufdfd", "\x1c\ufb01"], [], "float32", 9, False, None)  # blanks to Python alone
+@example(["\x1f\ufdfd", "\x1c\ufb01"], [], "float32", 9, False, False)  # blanks to Python alone
 @given(
     _WORDS, _TEXTS, st.sampled_from(["float32", "float16", "int8"]), st.sampled_from([9, 64, 70]), st.booleans(),
-    st.sampled_from([None, PrefixRule(), PrefixRule(3, 0.4), PrefixRule(2, 1 / 3)]),
+    st.booleans(),
 )  # fmt: skip
 def test_any_words_and_texts_mean_the_same_to_both(
-    words: list[str], texts: list[str], dtype: str, dimension: int, spells: bool, prefixes: PrefixRule | None
+    words: list[str], texts: list[str], dtype: str, dimension: int, spells: bool, prefixes: bool
 ) -> None:
     model = _model(words, dtype, dimension, spells, prefixes)
     texts = [*texts, " ".join(words[:20]), " ".join(f"{word}a" for word in words[:20])]
@@ -100,7 +100,7 @@ def test_the_reader_of_an_index_finds_the_words(words: list[str], texts: list[st
 def test_bytes_that_are_not_utf_8_are_refused(texts: list[bytes], padding: int) -> None:
     texts = [b"a" * padding, *texts]
     data, offsets = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])
-    model = _model(["a", "é", "東京"], "float32", 9, False, None)
+    model = _model(["a", "é", "東京"], "float32", 9, False, False)
     encoder = model.bulk
     try:
         strings = [text.decode() for text in texts]

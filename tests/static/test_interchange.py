@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import pellucid
-from pellucid.core.fingerprint import fingerprint
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.store import read_tensors
 from pellucid.static.embedder import StaticEmbedder
@@ -98,30 +97,6 @@ def test_the_padding_and_truncation_of_a_teacher_are_not_saved(tmp_path):
     described = json.loads((tmp_path / "m" / "subwords.json").read_text())
     assert described["padding"] is None and described["truncation"] is None
     assert pellucid.load(tmp_path / "m").vocabulary.row("tokenisers") == LOWER.index("token")
-
-
-def test_the_rule_for_prefixes_is_kept_unless_it_is_the_papers(tmp_path):
-    config = tmp_path / "m" / "config.json"
-
-    def read(**facts):
-        described = json.loads(config.read_text())
-        described["pellucid"] = {k: v for k, v in described["pellucid"].items() if "prefix" not in k} | facts
-        config.write_text(json.dumps(described))
-        return pellucid.load(tmp_path / "m")
-
-    paper = model(LOWER)
-    strict = paper.with_prefixes(3, 0.4)
-    strict.save_pretrained(tmp_path / "m")
-    opened = pellucid.load(tmp_path / "m")
-    assert opened.vocabulary.prefixes == strict.vocabulary.prefixes == (3, 0.4)
-    assert fingerprint(paper) != fingerprint(opened) == fingerprint(strict)
-    assert fingerprint(paper) == fingerprint(opened.with_prefixes(1, 0)) == fingerprint(read())
-    assert paper.vocabulary.row("tokeniserss") >= 0 > opened.vocabulary.row("tokenisersssssss")
-    paper.save_pretrained(tmp_path / "m")
-    assert "prefix" not in config.read_text() and pellucid.load(tmp_path / "m").vocabulary.prefixes == (1, 0)
-    for wrong in ({"prefix_letters": 0}, {"prefix_share": "much"}, {"prefix_share": 2}, {"prefix_letters": [3]}):
-        with pytest.raises(ModelFolderError, match="a prefix of"):
-            read(**wrong)
 
 
 def test_the_teachers_tokenizer_is_read_at_the_first_text(tmp_path):

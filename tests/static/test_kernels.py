@@ -37,7 +37,7 @@ from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList
 from pellucid.text.inputs import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
-from pellucid.text.words import PrefixRule, Vocabulary, split_words
+from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
 from tiny_models import piece_tokenizer
 
@@ -52,12 +52,6 @@ _CASED = [*_UNCASED, "The", "École", "éCole", "USA", "Token", "Σίσυφος"
 _PIECES = ["[UNK]", "token", "##is", "##er", "##s", "a", "##b", "é", "##c", "##ole", "the", "##x", "b"]
 
 
-_RULES = {
-    "float32": PrefixRule(), "float16": PrefixRule(3, 0.4), "int8": PrefixRule(2, 1 / 3), "even": PrefixRule(4, 0.7),
-    "int4": PrefixRule(1, 1.0),
-}  # fmt: skip
-
-
 def _tokenizer(lower: bool = False, **settings: Any) -> Tokenizer:
     return piece_tokenizer(_PIECES, lowercase=lower or None, **settings)
 
@@ -66,7 +60,7 @@ def _model(cased: bool, subwords: bool, dtype: str, dimension: int = 77) -> Stat
     """A model whose 77 dimensions take every width of columns that is compiled (64, 8 and 1)."""
     words = _CASED if cased else _UNCASED
     rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None, _RULES[dtype])
+    vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None)
     if dtype in ("int8", "even", "int4"):
         most = 7 if dtype == "int4" else 127
         scales = rng.uniform(0.001, 0.1, len(words))
@@ -348,28 +342,14 @@ def test_unequal_words_with_equal_keys_stay_apart(monkeypatch: pytest.MonkeyPatc
 
 
 @settings(suppress_health_check=list(HealthCheck))
-@given(
-    words=st.lists(st.text("tokeniserabx7é", min_size=1, max_size=14), min_size=1, max_size=20),
-    letters=st.integers(1, 9), share=st.sampled_from([0.0, 0.3, 1 / 3, 0.4, 0.5, 2 / 3, 0.7, 1.0]),
-)  # fmt: skip
-def test_a_rule_for_prefixes_is_one_in_both_paths(words: list[str], letters: int, share: float) -> None:
-    """The longest known prefix, where it is long enough: a shorter one would be no better."""
-    paper = _MODELS[False, True, "float32"]
-    model = paper.with_prefixes(letters, share)
-    wanted = []
-    for word in words:
-        row = paper.vocabulary.row(word)
-        known = paper.vocabulary.words[row] if row >= 0 else ""
-        is_prefix = row >= 0 and not paper.vocabulary.has_row(word)
-        pieces = paper.vocabulary.subwords.encode(word, add_special_tokens=False).tokens
-        length = len("".join(pieces).replace("##", ""))
-        wanted.append(-1 if is_prefix and (len(known) < letters or len(known) < share * length) else row)
-    assert [model.vocabulary.row(word) for word in words] == wanted
-    _agree(model, _bulk(model), [*words, " ".join(words)])
-    assert BulkRows(model.vocabulary).rows_of(words).tolist() == wanted
+@given(words=st.lists(st.text("tokeniserabx7é", min_size=1, max_size=14), min_size=1, max_size=20))
+def test_rows_and_coverage_follow_the_vocabulary(words: list[str]) -> None:
+    model = _MODELS[False, True, "float32"]
+    rows = list(map(model.vocabulary.row, words))
+    assert BulkRows(model.vocabulary).rows_of(words).tolist() == rows
     counts = [
-        0 if row < 0 else 1 if paper.vocabulary.has_row(word) else min(1, len(paper.vocabulary.words[row]) / len(word))
-        for word, row in zip(words, wanted)
+        0 if row < 0 else 1 if model.vocabulary.has_row(word) else min(1, len(model.vocabulary.words[row]) / len(word))
+        for word, row in zip(words, rows)
     ]
     for text, counted in ((" ".join(words), counts), (" ".join(words * 300), counts * 300)):
         known = model.coverage_and_gaps([text])[0][0]

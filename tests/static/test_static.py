@@ -101,24 +101,6 @@ def _by_letters(*prefixes: str) -> StaticEmbedder:
     return StaticEmbedder(Vocabulary(list(prefixes), subwords), np.eye(len(prefixes), dtype=np.float32))
 
 
-def test_a_prefix_stands_for_a_word_only_where_it_can() -> None:
-    """Three letters and two fifths of the word; by hand."""
-    paper = _by_letters("co", "ku", "j", "chat", "gp", "data", "blo")
-    model = paper.with_prefixes(3, 0.4)
-    for word, known in {
-        "covid": None, "kubernetes": None, "json": None, "gpu": None, "chatgpt": "chat", "dataframe": "data",
-        "database00": "data", "database000": None, "blogs": "blo", "blogging": None, "bloggin": "blo", "Chat": "chat",
-    }.items():  # fmt: skip
-        row = model.vocabulary.row(word)
-        assert (model.vocabulary.words[row] if row >= 0 else None) == known, word
-    rows = [paper.vocabulary.row(word) for word in ("covid", "kubernetes", "json", "gpu", "blogging")]
-    assert [paper.vocabulary.words[row] for row in rows] == ["co", "ku", "j", "gp", "blo"]
-    assert not model.with_prefixes(1, 1).encode("covid chatgpt").any()
-    assert model.explain("chatgpt covid").unknown_words() == ["covid"]
-    assert model.explain("chatgpt", "chat").rows[0].name == "chatgpt (read as chat) × chat"
-    assert paper.vocabulary.prefixes == model.with_prefixes(1, 0).vocabulary.prefixes == (1, 0)
-
-
 def test_a_word_that_is_read_as_its_beginning_counts_by_its_letters() -> None:
     """By hand: covid is co and three letters more; a capital is no other word."""
     model = _by_letters("co", "j", "chat", "mortgage", "ecole")
@@ -132,12 +114,6 @@ def test_a_word_that_is_read_as_its_beginning_counts_by_its_letters() -> None:
         assert model.coverage(text) == np.float32(known.share)
     why = model.explain("json and mortgages", "j")
     assert 'only partly known: "json" read as "j"\n' in str(why)  # and not the plural
-
-
-@pytest.mark.parametrize(("letters", "share"), [(0, 0.4), (1.5, 0.4), (3, -0.1), (3, 1.1), (3, float("nan")), (3, "x")])
-def test_a_rule_that_cannot_be_is_refused(letters: int, share: float) -> None:
-    with pytest.raises(InputError, match="a prefix of"):
-        _by_letters("co").with_prefixes(letters, share)
 
 
 @given(models(), texts, texts)

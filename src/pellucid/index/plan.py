@@ -30,7 +30,7 @@ from pellucid.process import cached_property
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import RECOGNIZABLE_PREFIX, Span, spans_by, split_words
+from pellucid.text.words import Span, is_recognizable_prefix, spans_by, split_words
 
 TermReader = Callable[[Passages], Callable[[int], Terms]]
 """What takes passages, and returns the terms of each by its index among them."""
@@ -256,7 +256,7 @@ def _plan_model(
         return None, None
     words, (coverage, gaps) = split_words(query), model_query.coverage_and_gaps
     guesses = {  # what the model reads as something that is little of it
-        lowercase(word) for word, read_as in coverage.read_as if not RECOGNIZABLE_PREFIX.allows(len(read_as), len(word))
+        lowercase(word) for word, read_as in coverage.read_as if not is_recognizable_prefix(read_as, word)
     }
     unknown = set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}
     statuses = [

@@ -19,7 +19,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import RECOGNIZABLE_PREFIX, Span, Word, is_phrase, split_words
+from pellucid.text.words import Span, Word, is_phrase, is_recognizable_prefix, split_words
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
@@ -158,7 +158,7 @@ class WordCache:
         rows = list(map(_row_of(model), words))
         vocabulary = model.vocabulary  # of a word that is in part in it, most must be
         is_known = [
-            row >= 0 and (vocabulary.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(vocabulary.forms[row]), len(word)))
+            row >= 0 and (vocabulary.has_row(word) or is_recognizable_prefix(vocabulary.forms[row], word))
             for word, row in zip(words, rows)
         ]
         if spelled is not None:

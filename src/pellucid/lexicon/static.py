@@ -44,7 +44,7 @@ from pellucid.errors import InputError, ModelFolderError, check_integer, require
 from pellucid.native.kernels import SparseTable
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.process import cached_property
-from pellucid.static.folder import prefix_config, read_vocabulary, write_vocabulary
+from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Coverage, Span, Vocabulary, Word, display_form, part_known
 
@@ -172,7 +172,7 @@ class StaticLexiconEmbedder(Embedder):
                 raise ModelFolderError(
                     f"{folder / 'config.json'}: {name!r} is {config.get(name)!r:.40}, expected 1 to {_MAX_CLUSTERS:,}"
                 )
-        vocabulary = read_vocabulary(folder, config)
+        vocabulary = read_vocabulary(folder)
         tensors, _ = read_tensors(path)
         missing = [name for name in WordClusters._fields if name not in tensors]
         if missing:
@@ -191,14 +191,13 @@ class StaticLexiconEmbedder(Embedder):
         write_vocabulary(folder, self.vocabulary)
         write_dimensions(folder / _TABLE, self._dimensions)
         config = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
-        config |= prefix_config(self.vocabulary)
         return config if self.max_active_dims is None else config | {"max_active_dims": self.max_active_dims}
 
     def identity(self) -> dict[str, Any]:
         """Return all that the vectors depend on, for `fingerprint`."""
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
         table = {**self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
-        return {**words, **table, **prefix_config(self.vocabulary)}
+        return {**words, **table}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""

@@ -112,8 +112,7 @@ class _IndexStruct(ctypes.Structure):
 
 class _LexiconStruct(ctypes.Structure):
     _fields_ = [*pointers("words learnt first inside"),
-                *integers("longest longest_word lower cased exact complete letters"),
-                ("share", ctypes.c_double)]  # fmt: skip
+                *integers("longest longest_word lower cased exact complete")]  # fmt: skip
 
 
 class _ScratchStruct(ctypes.Structure):
@@ -197,15 +196,11 @@ class Pieces:
         max_word_chars: int = 0,
         *,
         lower: bool = False,
-        prefixes: tuple[int, float] = (1, 0.0),
     ) -> None:
-        """Take those at the start of a word and inside one, without the mark ##; longer words are not cut.
-
-        `prefixes`: the fewest characters of a prefix that a word is read as, and the least share of the word's.
-        """
+        """Take those at the start of a word and inside one, without the mark ##; longer words are not cut."""
         self.first, self.inside = WordIndex(first), WordIndex(inside)
         self.max_token_chars = max(map(len, (*first, *inside)), default=0)
-        self.max_word_chars, self.lower, self.prefixes = max_word_chars, lower, prefixes
+        self.max_word_chars, self.lower = max_word_chars, lower
 
 
 class WordReader:
@@ -246,7 +241,7 @@ class WordReader:
         self._keepalive = words, learnt, pieces
         self._lexicon = byref(_LexiconStruct(
             *(index.address for index in (words, learnt, pieces.first, pieces.inside)),
-            pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, exact, complete, *pieces.prefixes,
+            pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, exact, complete,
         ))  # fmt: skip
         self._arrays: tuple[Any, ...] = ()
         self._block_address = self._ends = self._used = self._texts = self._words = self._missing = 0

@@ -294,8 +294,6 @@ struct words_lexicon {
     int64_t cased;          /* the vocabulary has words that are not lower-case: try a word as it is first */
     int64_t exact;          /* a word is never looked up in lower case: "US" is not "us" */
     int64_t complete;       /* there is no prefix to try: an ASCII word that is not found is unknown */
-    int64_t letters;        /* a prefix that stands for a word has so many characters, */
-    double share;           /* and so much of the word's */
 };
 
 struct key {
@@ -437,8 +435,7 @@ static inline bool is_alphanumeric(const uint8_t *word, int64_t length)
     return true;
 }
 
-/* Return the row of the longest known prefix that ends between two pieces and may stand for the word, or -1; see
-   Vocabulary.row and PrefixRule. */
+/* Return the row of the longest known prefix that ends between two pieces, or -1; see Vocabulary.row. */
 static int64_t prefix_row(const struct words_lexicon *lexicon, const uint8_t *word, int64_t length)
 {
     int64_t row = -1;
@@ -452,7 +449,7 @@ static int64_t prefix_row(const struct words_lexicon *lexicon, const uint8_t *wo
         if (piece == 0) /* the word has no pieces */
             return -1;
         place += piece;
-        if (place < length && place >= lexicon->letters && (double)place >= lexicon->share * (double)length) {
+        if (place < length) {
             int64_t known = find(lexicon->words, word, place)->row;
             row = known >= 0 ? known : row;
         }

@@ -427,7 +427,7 @@ def _pieces(vocabulary: Vocabulary) -> Pieces:
     beginnings = [token for token in ascii_tokens if token[:2] != "##"]
     inside = [token[2:] for token in ascii_tokens if token[:2] == "##"]
     lower = normalizer.get("lowercase", False)
-    return Pieces(beginnings, inside, min(MAX_WORD_CHARS, max_word_chars), lower=lower, prefixes=vocabulary.prefixes)
+    return Pieces(beginnings, inside, min(MAX_WORD_CHARS, max_word_chars), lower=lower)
 
 
 def _cuts_like_bert(file: dict[str, Any]) -> bool:

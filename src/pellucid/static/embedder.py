@@ -38,7 +38,6 @@ from pellucid.process import cached_property
 from pellucid.static.folder import (
     STOCK_CONFIG,
     is_stock,
-    prefix_config,
     read_spelling,
     read_static,
     read_text_vectors,
@@ -55,7 +54,7 @@ from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited, ng
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.text.inputs import is_arrow
 from pellucid.text.unicode import lowercase, unspaced_run
-from pellucid.text.words import JOINER, Coverage, PrefixRule, Span, Vocabulary, display_form
+from pellucid.text.words import JOINER, Coverage, Span, Vocabulary, display_form
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
@@ -99,9 +98,9 @@ class StaticEmbedder(Embedder):
     A row of an explanation is a pair (word of text 1, word of text 2); of one text a word, and its contribution the
     part of the embedding's squared length (1) in its direction. There are at most 250,000. Repeated words are one row,
     upper and lower case together where they have the same vector. A word that is not in the vocabulary but is read as
-    its prefix there (`with_prefixes`) is named with it: "tokenisers (read as token)"; with spelling, with
-    the known words that weigh most in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only
-    itself. A phrase of the vocabulary is one word: "new york".
+    its prefix there is named with it: "tokenisers (read as token)"; with spelling, with the known words that weigh most
+    in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only itself. A phrase of the
+    vocabulary is one word: "new york".
 
     Attributes:
         vocabulary: the words and the rule that finds a row for any word.
@@ -200,7 +199,7 @@ class StaticEmbedder(Embedder):
 
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any]) -> StaticEmbedder:
-        table = read_static(folder, config)
+        table = read_static(folder)
         spelling, unedited = read_spelling(folder, *table.vectors.shape)
         model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
         model._unedited = unedited
@@ -259,8 +258,7 @@ class StaticEmbedder(Embedder):
         write_dimensions(folder / _TABLE, self.dimensions)
         if self.spelling is not None:
             write_spelling(folder, self.spelling, self._unedited, dtype)
-        config = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
-        return config | prefix_config(self.vocabulary)
+        return {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
 
     def identity(self) -> dict[str, Any]:
         """Return all that the vectors depend on, for `fingerprint`."""
@@ -268,7 +266,7 @@ class StaticEmbedder(Embedder):
         before = self._unedited  # what spelling reads of a model whose dimensions were edited
         table = {"vectors": np.asarray(self.vectors), "scales": self.scales}
         unedited = before and [np.asarray(before.vectors), before.scales, before.mixing]
-        return {**words, **table, "unedited": unedited, **prefix_config(self.vocabulary)}
+        return {**words, **table, "unedited": unedited}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -328,24 +326,6 @@ class StaticEmbedder(Embedder):
         if self._unedited is not None:
             vectors, scales = _reweighted(*self._unedited[:2], rows, times)
             model._unedited = self._unedited._replace(vectors=vectors, scales=scales)
-        return model
-
-    def with_prefixes(self, letters: int, share: float) -> StaticEmbedder:
-        """Return a model with the same table that reads unknown words by another rule.
-
-        A word without a row is read as its longest known prefix that ends between two pieces of the teacher's
-        tokenizer. (1, 0) is the paper's rule, by which models are made: any prefix will do. By (3, 0.4) "chatgpt" is
-        read as "chat", and "covid" is not read as "co" but unknown. (1, 1) leaves all such words out.
-
-        Args:
-            letters: the fewest characters that such a prefix has.
-            share: the least part of the word's characters that it has, from 0 to 1.
-
-        Raises:
-            InputError: `letters` is no whole number from 1 to 100, or `share` is not between 0 and 1.
-        """
-        model = self._with(self.vectors, self.scales, self._dimensions)
-        model.vocabulary = self.vocabulary.with_prefixes(PrefixRule(letters, share))
         return model
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:

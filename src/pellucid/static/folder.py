@@ -50,7 +50,7 @@ from pellucid.static.precision import MAX_ABS_VALUE, MAX_NAN_CHECK_BYTES, Packed
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.text.lines import UNPACKERS, UNREADABLE
 from pellucid.text.unicode import well_formed
-from pellucid.text.words import PrefixRule, Vocabulary, is_phrase, split_words
+from pellucid.text.words import Vocabulary, is_phrase, split_words
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
 """What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""
@@ -58,7 +58,6 @@ STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "no
 _STOCK_DTYPES = ("float32", "float16", "int8")
 _MAX_WORDS_BYTES = 1 << 30
 _TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
-_LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that a word is read as, in config.json
 _DIMENSION = "dimension"  # what the metadata of packed vectors call it
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
@@ -177,9 +176,9 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
         yield from ((spelling, spelling) for spelling in (word, word.lower(), word.capitalize(), word.upper()))
 
 
-def read_static(folder: Path, config: Mapping[str, Any]) -> StoredTable:
-    """Return what `write_static` wrote, mapped; neither it nor config.json is trusted."""
-    path, vocabulary = folder / _TENSORS, read_vocabulary(folder, config)
+def read_static(folder: Path) -> StoredTable:
+    """Return what `write_static` wrote, mapped; it is not trusted."""
+    path, vocabulary = folder / _TENSORS, read_vocabulary(folder)
     words = len(vocabulary)
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
@@ -246,22 +245,14 @@ def _unfit(path: Path, words: int, contents: str) -> ModelFolderError:
     )
 
 
-def prefix_config(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return what config.json says of the rule for prefixes; empty for the paper's rule, or without a tokenizer."""
-    if vocabulary.prefixes == PrefixRule() or not vocabulary.has_subwords:
-        return {}
-    return {_LETTERS: vocabulary.prefixes.letters, _SHARE: vocabulary.prefixes.share}
-
-
-def read_vocabulary(folder: Path, config: Mapping[str, Any]) -> Vocabulary:
-    """Read what `write_vocabulary` and `prefix_config` gave; the tokenizer is not parsed until it is needed."""
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """Read what `write_vocabulary` wrote; the tokenizer is not parsed until it is needed."""
     words, path = _read_words(folder / "words.txt"), folder / "subwords.json"
     tokenizer = None
     if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
         tokenizer = StoredTokenizer(read_regular(path, MAX_TOKENIZER), path)
-    rule = PrefixRule(config.get(_LETTERS, PrefixRule().letters), config.get(_SHARE, PrefixRule().share))
     try:
-        return Vocabulary(words, tokenizer, rule)
+        return Vocabulary(words, tokenizer)
     except InputError as error:
         raise ModelFolderError(f"the words of {folder}: {error}") from error
 

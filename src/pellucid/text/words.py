@@ -209,27 +209,9 @@ def as_phrase(form: str) -> str:
     return JOINER.join(filter(None, _BLANKS.split(form)))
 
 
-class PrefixRule(NamedTuple):
-    """Which prefixes may represent a word that has no row: those with enough characters and enough of the word.
-
-    Characters are counted as the teacher's tokenizer writes them, which may be without accents. By the rule of the
-    static-word-embeddings paper, the default, any prefix may.
-
-    >>> rule = PrefixRule(3, 0.4)
-    >>> [rule.allows(prefix, word) for prefix, word in ((4, 7), (2, 5), (3, 9))]  # chat|gpt, co|vid, mic|rocosm
-    [True, False, False]
-    """
-
-    letters: int = 1
-    share: float = 0.0
-
-    def allows(self, prefix: int, word: int) -> bool:
-        """Whether a prefix of so many characters may represent a word of so many."""
-        return prefix >= self.letters and prefix >= self.share * word
-
-
-RECOGNIZABLE_PREFIX = PrefixRule(3, 0.5)
-"""Of a word that is known by its beginning alone: with less of it the model guesses ("asdfghqwerty" read as "as")."""
+def is_recognizable_prefix(prefix: str, word: str) -> bool:
+    """Whether a word read as `prefix` is read as enough of it: of less it is a guess ("asdfghqwerty" read as "as")."""
+    return len(prefix) >= 3 and 2 * len(prefix) >= len(word)
 
 
 class Vocabulary:
@@ -238,33 +220,25 @@ class Vocabulary:
     Attributes:
         words: in row order, as they were given.
         forms: the same as texts are read: in word form.
-        prefixes: the rule for words that have no row.
 
     `split` finds the words of a text. `row` finds the row of a word, in order (section 4.1 of the paper and its
     footnote 9): the word itself; its lower-case form; and for a word of several pieces of the teacher's tokenizer, the
     longest prefix that ends between two pieces and is a known word ("tokenisers" -> token ##iser ##s -> "tokeniser",
-    else "token"), if `prefixes` allows it. Otherwise the word is unknown.
+    else "token"). Otherwise the word is unknown.
     """
 
     def __init__(
         self,
         words: Sequence[str],
         subwords: Tokenizer | Callable[[], Tokenizer] | None = None,
-        prefixes: PrefixRule | None = None,
     ) -> None:
-        """Take distinct words in row order, the teacher's tokenizer or a function called at first use, and a rule.
+        """Take distinct words in row order, and the teacher's tokenizer or a function called at first use.
 
         Raises:
-            InputError: a word is there twice, or the rule is not of at least one letter and a share from 0 to 1.
+            InputError: a word is there twice.
         """
         self.words = words
         self._subwords = subwords
-        self.prefixes = PrefixRule() if prefixes is None else prefixes
-        letters, share = self.prefixes
-        if type(letters) is not int or not 1 <= letters <= MAX_WORD_CHARS:
-            raise InputError(f"a prefix of {shown(letters)} letters is asked for; give 1 to {MAX_WORD_CHARS}")
-        if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise InputError(f"a prefix of {shown(share)} of a word is asked for; give a share from 0 to 1")
         self._row = {word: row for row, word in enumerate(words)}
         if len(self._row) != len(words):
             twice = next(word for row, word in enumerate(words) if self._row[word] != row)
@@ -288,10 +262,6 @@ class Vocabulary:
         for row, form in forms.items():
             in_texts[row] = form
         return in_texts
-
-    def with_prefixes(self, rule: PrefixRule) -> Vocabulary:
-        """Return a vocabulary of the same words and tokenizer with another rule for prefixes."""
-        return Vocabulary(self.words, self._subwords, rule)
 
     def __getstate__(self) -> dict[str, Any]:
         """Replace the function by its tokenizer: it may not be picklable, or read a file."""
@@ -540,12 +510,8 @@ class Vocabulary:
             encoding = self.subwords.encode(word, add_special_tokens=False)
         real = [token for token, is_real in zip(encoding.tokens, encoding.attention_mask) if is_real]  # no padding
         pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
-        length = sum(map(len, pieces))
         for n_pieces in range(len(pieces) - 1, 0, -1):
-            prefix = "".join(pieces[:n_pieces])
-            if not self.prefixes.allows(len(prefix), length):
-                return -1
-            row = self._row.get(prefix, -1)
+            row = self._row.get("".join(pieces[:n_pieces]), -1)
             if row >= 0:
                 return row
         return -1
