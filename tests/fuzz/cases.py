@@ -11,10 +11,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from fuzz import damage, indexes, jobs, searches
+from fuzz import damage, indexes, searches
 from fuzz.damage import copy
 from fuzz.processes import LIMIT, Failed, in_child, note, own_mounts
 from fuzz.subjects import Subjects
@@ -63,10 +62,6 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
     ]
     for name in _TOKENIZERS.keys() & subjects.folders:
         kinds.append(Kind("hostile", f"{name}-tokenizer", _damage(name, True, _TOKENIZERS[name]), 3, 30))
-    for trouble, run in jobs.TROUBLES.items():
-        for name in jobs.possible(subjects, jobs.RESUMED if trouble == "state" else jobs.JOBS):
-            share = 3 if name in jobs.RESUMED or name.startswith("save-static") else 1
-            kinds.append(Kind(trouble, name, partial(run, name), share, prepare=partial(jobs.whole, name)))
     kinds += [Kind(group, "search", run) for group, run in indexes.ATTACKS.items()]
     kinds.append(Kind("index-damage", "search", indexes.damaged, 1, 30, lambda subjects: indexes.whole(subjects.place)))
     kinds.append(Kind("search-odd", "search", searches.odd, 1, 30))
@@ -130,7 +125,7 @@ def _run_guarded(kind: Kind, rng: random.Random, subjects: Subjects, place: Path
     grown = _bytes_of("VmHWM") - before
     if grown > MEMORY:
         raise MemoryError(f"the case took {grown >> 20:,} MB")
-    if reached and kind.group not in jobs.TROUBLES:
+    if reached:
         raise Failed("reached out", f"{sorted(set(reached))}")
     return how
 

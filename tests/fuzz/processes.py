@@ -36,7 +36,6 @@ class Ended:
 
     how: str
     detail: str = ""
-    operations: int = 0
     seconds: float = 0.0
 
 
@@ -88,7 +87,7 @@ def _run(work: Callable[[], object], writer: int, kill_at: int | None) -> None:
         how, detail = "refused", f"{type(error).__name__}: {error}"
     except BaseException as error:
         how, detail = "memory" if isinstance(error, MemoryError) else "raw error", _described(error)
-    report = {"how": how, "detail": ": ".join([*_notes, detail])[:2000], "operations": count}
+    report = {"how": how, "detail": ": ".join([*_notes, detail])[:2000]}
     os.write(writer, json.dumps({**report, "seconds": time.perf_counter() - started}).encode())
     os._exit(0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -70,12 +69,10 @@ class Folder:
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """All that is attacked, in one place on disk; models that are open serve as encoders."""
+    """All that is attacked, in one place on disk."""
 
     place: Path
     folders: dict[str, Folder]
-    models: dict[str, tuple[Any, Any]]
-    teacher: Any
 
 
 TEXTS = [*WORDS, " ".join(WORDS), "sick boy", "東京 京都に", "Medicines!", "a" * 40, "", *sentences(20, 1)]
@@ -95,19 +92,17 @@ def build(place: Path, names: Collection[str] = ()) -> Subjects:
     """Make the models of these names, or all, below `place`."""
     torch.set_num_threads(1)
     disable_progress_bar()
-    chosen = {name: make for name, make in MODELS.items() if not names or name in names}
     teacher = _teacher(place / "teacher")
-    models = {name: (make(place, teacher, 0), make(place, teacher, 1)) for name, make in chosen.items()}
     folders = {}
-    for name, versions in models.items():
-        for number, model in enumerate(versions):
-            save(name, model, place / str(number) / name, place)
+    for name in names or MODELS:
         path, other = place / "0" / name, place / "1" / name
+        for number, folder in enumerate((path, other)):
+            save(name, MODELS[name](place, teacher, number), folder, place)
         opener = pellucid.load
         if name == "lexicon-adapter":
             opener = partial(pellucid.load, allow_outside=True)
         folders[name] = Folder(name, path, other, opener, observe(opener(path)))
-    return Subjects(place, folders, models, teacher)
+    return Subjects(place, folders)
 
 
 def save(name: str, model: Any, path: Path, place: Path) -> None:
@@ -187,22 +182,8 @@ MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
 
 def _teacher(folder: Path) -> SentenceTransformer:
     backbone = _backbone("bert", 0, headless=True)
-    backbone.model.save_pretrained(folder / "plain")
-    backbone.tokenizer.save_pretrained(folder / "plain")
-    words = modules.Transformer(str(folder / "plain"))
+    backbone.model.save_pretrained(folder)
+    backbone.tokenizer.save_pretrained(folder)
+    words = modules.Transformer(str(folder))
     words.max_seq_length = 24
-    made = SentenceTransformer(modules=[words, modules.Pooling(32)], device="cpu")
-    made.save_pretrained(str(folder / "whole"))
-    return made
-
-
-def digest(path: Path) -> str:
-    """Return what tells the content of a file or folder from any other; "" where there is nothing."""
-    if not path.exists():
-        return ""
-    found = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(path.rglob("*")):
-        found.update(f"{file.relative_to(path)}\0{file.is_dir()}\0".encode())
-        if file.is_file():
-            found.update(hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()
+    return SentenceTransformer(modules=[words, modules.Pooling(32)], device="cpu")
