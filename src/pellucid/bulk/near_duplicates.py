@@ -441,7 +441,7 @@ def write_kept(
     Args:
         corpus: the file that `report` is about.
         report: from `duplicates`.
-        output: the new file, with the ending of `corpus`, also packed (.xz, .gz, .bz2, .zip); `corpus` itself, too.
+        output: the new file, with the ending of `corpus`, not packed; `corpus` itself, too.
         field: the column or key that holds the text, in a file named by a path.
         overwrite: replace another file that is there.
 
@@ -460,7 +460,7 @@ def write_kept(
     is_kept = np.ones(report.texts, np.bool_)
     is_kept[[pair.duplicate for pair in report.pairs]] = False
     with writing(target) as tmp_path:
-        copy_rows(file, tmp_path, is_kept, target)
+        copy_rows(file, tmp_path, is_kept)
 
 
 _MAX_EXACT_ROWS = 32_768  # dense rows that are compared one by one

@@ -219,8 +219,8 @@ def duplicates(
     A text is a duplicate if its cosine to an earlier text that stays is at least the
     threshold. Each pair is shown with the words that differ.
 
-    --keep writes the remaining lines or rows, with all columns, to a file of the same
-    format, --output the pairs.
+    --keep writes the remaining lines, or rows of Parquet, with all columns, to a file
+    of the same format, --output the pairs.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ from pellucid.core.interface import ToolInterface
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.persistence.store import read_regular, writing
 from pellucid.process import cached_property
-from pellucid.text.delimited import as_cell, from_cell, long_cells
+from pellucid.text.delimited import allow_long_cells, as_cell, from_cell
 from pellucid.text.unicode import well_formed
 
 if TYPE_CHECKING:
@@ -406,11 +406,11 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
     except UnicodeDecodeError as error:
         raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
     reader = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab", strict=True)
-    with long_cells():
-        try:
-            rows = [(reader.line_num, row) for row in reader]
-        except csv.Error as error:
-            raise ModelFolderError(f"{path}, line {reader.line_num}: {error}; check its quotation marks") from error
+    allow_long_cells()
+    try:
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise ModelFolderError(f"{path}, line {reader.line_num}: {error}; check its quotation marks") from error
     if not rows or rows[0][1] != _COLUMNS:
         raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
     return [(line, row) for line, row in rows[1:] if any(row)]

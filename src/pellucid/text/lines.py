@@ -1,8 +1,7 @@
 """Lines of text files in any encoding, packed or not, and of pipes; and the JSON on a line.
 
-A line feed ends a line, and one carriage return before it goes with it. In a file without a single line feed, as old
-Macs wrote them, carriage returns end the lines. A byte order mark at the start is no part of the text; it says how the
-file is encoded. Otherwise text is UTF-8 unless the caller names an encoding.
+A line feed, a carriage return, or both end a line. A byte order mark at the start is no part of the text; it says how
+the file is encoded. Otherwise text is UTF-8 unless the caller names an encoding.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import io
 import json
 import lzma
 import math
@@ -39,7 +39,7 @@ UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile,
 
 Item = TypeVar("Item")
 
-ENCODING_OF_MARK = {  # that of UTF-32 begins as that of UTF-16 does
+_ENCODING_OF_MARK = {  # that of UTF-32 begins as that of UTF-16 does
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF8: "utf-8",
@@ -145,25 +145,13 @@ def archived_name(path: Path) -> str:
     return visible[0]
 
 
-@contextmanager
-def create_file(path: Path, named: Path) -> Iterator[Any]:
-    """Open `path` for writing, packed as the name `named` says that the file will have."""
-    if named.suffix.lower() != ".zip":
-        with UNPACKERS.get(named.suffix.lower(), open)(path, "wb") as file:
-            yield file
-        return
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open(named.stem, "w", force_zip64=True) as file:
-            yield file
-
-
 def read_lines(source: Path | BinaryIO, name: str = "corpus file", *, encoding: str | None = None) -> Iterator[str]:
     """Return the lines of a file, also packed, or of a binary stream, which `name` names in messages."""
     return chain.from_iterable(line_blocks(source, name, encoding=encoding))
 
 
 def line_blocks(
-    source: Path | BinaryIO, name: str = "corpus file", *, encoding: str | None = None, is_table: bool = False
+    source: Path | BinaryIO, name: str = "corpus file", *, encoding: str | None = None
 ) -> Iterator[list[str]]:
     """Yield the lines of a file or a stream in lists, without their ends; what is ready in a pipe comes at once.
 
@@ -171,73 +159,54 @@ def line_blocks(
         source: a file, also packed, or an open stream.
         name: for messages: of a stream, or what a file is.
         encoding: None for UTF-8, or what a byte order mark says.
-        is_table: take a lone carriage return for a line end, too, as every reader of tables does.
 
     Raises:
         CorpusError: the file is absent or damaged, is not in its encoding, or a line is too long.
     """
     pending: list[str] = []  # pieces of a line that has not ended yet
-    n_chars, n_lines, end = 0, 0, ""
-    n_unpacked, max_unpacked = 0, math.inf
+    n_pending, n_lines, n_unpacked, max_unpacked = 0, 0, 0, math.inf
     if isinstance(source, Path) and source.suffix.lower() in PACKED and source.is_file():
         max_unpacked = max(_MIN_BOMB_CHARS, _MAX_RATIO * source.stat().st_size)
     with open_file(source, name) if isinstance(source, Path) else nullcontext(source) as stream:
         name = str(source) if isinstance(source, Path) else name
-        for piece in chain(decode(stream, name, encoding), [""]):
-            text, is_last = piece, not piece
-            pending.append(text)
-            n_chars += len(text)
+        for text in _decode(stream, name, encoding):
             n_unpacked += len(text)
             if n_unpacked > max_unpacked:
                 raise CorpusError(f"{name} unpacks to more than {_MAX_RATIO} times its size; unpack it if you trust it")
-            if not end:
-                if not is_last and "\n" not in text and n_chars < _CHUNK_BYTES:
-                    continue
-                text = "".join(pending)
-                end = "\r" if "\n" not in text and "\r" in text[:-1] else "\n"
-            first = text.find(end)
-            if n_chars - len(text) + (first if first >= 0 else len(text)) > MAX_TEXT_CHARS:
+            first = text.find("\n")
+            if n_pending + (first if first >= 0 else len(text)) > MAX_TEXT_CHARS:
                 raise CorpusError(
                     f"{name}, line {n_lines + 1} is longer than {MAX_TEXT_CHARS:,} characters; split it, or name a "
                     "text file"
                 )
-            if first < 0 and not is_last:
-                continue
-            text = "".join(pending)
-            cut = len(text) if is_last else text.rfind(end) + 1
-            pending, n_chars = [text[cut:]], len(text) - cut
-            if cut:
-                lines = _split(text[:cut].removesuffix(end), end, is_table)
-                n_lines += len(lines)
+            pending.append(text)
+            n_pending += len(text)
+            if first >= 0:
+                *lines, last = "".join(pending).split("\n")
+                pending, n_pending, n_lines = [last], len(last), n_lines + len(lines)
                 yield lines
+    if n_pending:
+        yield ["".join(pending)]
 
 
-def _split(text: str, end: str, is_table: bool) -> list[str]:
-    """Return the lines of a text, whose last line end is removed."""
-    if end == "\r":
-        return [line.removeprefix("\n") for line in text.split("\r")]
-    text = text.removesuffix("\r").replace("\r\n", "\n")
-    return (text.replace("\r", "\n") if is_table else text).split("\n")
-
-
-def decode(stream: BinaryIO, name: str, encoding: str | None = None) -> Iterator[str]:
-    """Yield the characters of a stream in pieces, without a byte order mark.
+def _decode(stream: BinaryIO, name: str, encoding: str | None = None) -> Iterator[str]:
+    """Yield the characters of a stream in pieces, without a byte order mark; line feeds end the lines.
 
     Raises:
         CorpusError: the stream is damaged, or is not in its encoding.
     """
     more = start = _read(stream, name, 0)
-    while more and len(start) < 4 and any(mark.startswith(start) for mark in ENCODING_OF_MARK):
+    while more and len(start) < 4 and any(mark.startswith(start) for mark in _ENCODING_OF_MARK):
         more = _read(stream, name, 0)
         start += more
-    mark = byte_order_mark(start)
-    codec = ENCODING_OF_MARK.get(mark) or encoding or "utf-8"
+    mark = next((mark for mark in _ENCODING_OF_MARK if start.startswith(mark)), b"")
+    codec = _ENCODING_OF_MARK.get(mark) or encoding or "utf-8"
     if codec == "utf-8" and 3 * (zeros := start.count(0)) > len(start):
         wide, order = "utf-32" if 3 * zeros > 2 * len(start) else "utf-16", "be" if start[:1] == b"\0" else "le"
         raise CorpusError(
             f"{name} is UTF-16, UTF-32 or not a text; save it as UTF-8, or name its encoding: --encoding {wide}-{order}"
         )
-    decoder = codecs.getincrementaldecoder(codec)()
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(codec)(), translate=True)
     chunk: bytes | None = start.removeprefix(mark)
     n_lines = 0
     while chunk is not None:
@@ -252,11 +221,6 @@ def decode(stream: BinaryIO, name: str, encoding: str | None = None) -> Iterator
         n_lines += text.count("\n")
         if text:
             yield text
-
-
-def byte_order_mark(start: bytes) -> bytes:
-    """Return the byte order mark at the start of a file, b"" for none."""
-    return next((mark for mark in ENCODING_OF_MARK if start.startswith(mark)), b"")
 
 
 def _read(stream: BinaryIO, name: str, n_lines: int) -> bytes:

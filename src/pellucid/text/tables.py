@@ -5,7 +5,6 @@ As many texts come out as there are lines, rows or items: a blank line and a nul
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as data_field
 from functools import partial
-from itertools import chain, count, repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
@@ -22,18 +21,15 @@ from pellucid.process import cached_property
 from pellucid.text.delimited import DELIMITERS, QUOTINGS, DelimitedFile
 from pellucid.text.inputs import describe_item, iterate_texts
 from pellucid.text.lines import (
-    ENCODING_OF_MARK,
     MAX_TEXT_CHARS,
     PACKED,
     archived_name,
-    byte_order_mark,
     check_encoding,
     check_file,
-    create_file,
     is_stream,
     line_blocks,
-    open_file,
     parse_json,
+    read_lines,
 )
 
 TYPES = ("number", "date", "boolean", "string")
@@ -325,22 +321,21 @@ class CorpusFile:
 
     def _items(self) -> Iterable[Any]:
         """Return the items of a .json file: an array, a row, or JSON lines."""
-        blocks, n_chars = [], 0
-        for block in line_blocks(self.source, encoding=self.encoding):
-            blocks.append("\n".join(block))
-            n_chars += len(blocks[-1]) + 1
+        lines, n_chars = [], 0
+        for line in read_lines(self.source, encoding=self.encoding):
+            lines.append(line)
+            n_chars += len(line) + 1
             if n_chars > _MAX_JSON_CHARS:
                 raise CorpusError(
                     f"{self.path} is longer than {_MAX_JSON_CHARS:,} characters, and JSON is read at once; write JSON "
                     "lines, in pandas: frame.to_json(path, orient='records', lines=True)"
                 )
-        text = "\n".join(blocks)
+        text = "\n".join(lines)
         if not text.strip():
             return []
         try:
             value = parse_json(text, f"{self.path}: ", _MAX_JSON_VALUES)
         except CorpusError:
-            lines = text.split("\n")
             if text.lstrip()[:1] == "[" or len(lines) == 1:
                 raise
             return (parse_json(line, f"{self.path}, line {n}: ") for n, line in enumerate(lines, 1) if line.strip())
@@ -508,25 +503,19 @@ def check_copy(file: CorpusFile, target: Path) -> None:
     Raises:
         InputError: it has another format, or one that is not written.
     """
-    if file.kind == ".xlsx":
-        raise InputError(f"{file} is a workbook, and copies of workbooks cannot be written; save it as .csv first")
-    same = {".ndjson": ".jsonl", ".tab": ".tsv"}
-    try:
-        kind = CorpusFile(target, delimiter=file.delimiter).kind
-    except CorpusError:
-        kind = ""
-    if same.get(kind, kind) != same.get(file.kind, file.kind):
+    if file.kind in (".xlsx", ".json"):
+        raise InputError(f"copies of {file.kind} files cannot be written; save {file} as .csv or .jsonl first")
+    if target.suffix.lower() != file.kind:
         raise InputError(f"{file} is {file.kind}; end the name of {target} in that, too")
 
 
-def copy_rows(file: CorpusFile, target: Path, selected: Any, named: Path) -> None:
-    """Write the selected rows of a file to `target`, in the same format, quoting and encoding.
+def copy_rows(file: CorpusFile, target: Path, selected: Any) -> None:
+    """Write the selected rows of a file to `target`: the same lines in UTF-8, or the same columns of Parquet.
 
     Args:
         file: whose rows are in the order of `selected`.
         target: the new file.
         selected: for each row of the file whether it is copied, a list or an array.
-        named: the path that the new file will have, which says how it is packed.
 
     Raises:
         CorpusError: the file cannot be read, or has not as many rows.
@@ -535,34 +524,15 @@ def copy_rows(file: CorpusFile, target: Path, selected: Any, named: Path) -> Non
         from pellucid.text.parquet import copy_groups
 
         n_rows = copy_groups(file.source, target, selected)
-    elif file.kind == ".json":
-        items = list(file._items())
-        n_rows = len(items)
-        with create_file(target, named) as output:
-            output.write(json.dumps([v for v, is_copied in zip(items, selected) if is_copied], indent=0).encode())
     else:
-        with create_file(target, named) as output:
-            n_rows = _copy_lines(file, output, selected)
+        first_lines = [row.number for row in file.rows(is_quiet=True)]
+        n_rows = len(first_lines)
+        is_copied = dict(zip(first_lines, selected))
+        is_selected = True  # what is before the first row is the header
+        with open(target, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as output:
+            for number, line in enumerate(read_lines(file.source, encoding=file.encoding), 1):
+                is_selected = is_copied.get(number, is_selected)
+                if is_selected:
+                    output.write(line + "\n")
     if n_rows != len(selected):
         raise CorpusError(f"{file} has {n_rows:,} texts, and {len(selected):,} were expected; do not change it")
-
-
-def _copy_lines(file: CorpusFile, output: Any, selected: Any) -> int:
-    """Write the lines of the header and of the selected rows, and return how many rows there were."""
-    with open_file(file.source) as source:
-        start = source.read(1 << 16)
-    mark = byte_order_mark(start)
-    codec = ENCODING_OF_MARK.get(mark) or file.encoding or "utf-8"
-    end = ("\r\n" if "\r\n" in start.decode(codec, "ignore") else "\n").encode(codec)
-    output.write(mark)
-    starts: Iterator[int] = count(1)
-    if file.is_table:
-        starts = chain.from_iterable(first_lines for first_lines, _ in file._table(is_quiet=True).blocks())
-    row, next_start = 0, next(starts, None)
-    lines = chain.from_iterable(line_blocks(file.source, encoding=file.encoding, is_table=file.is_table))
-    for number, line in enumerate(lines, 1):
-        if number == next_start:
-            row, next_start = row + 1, next(starts, None)
-        if row == 0 or (row <= len(selected) and selected[row - 1]):
-            output.write(line.encode(codec, "surrogatepass") + end)
-    return row
