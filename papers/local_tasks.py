@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
 from pellucid.evaluation import tasks as local
 from pellucid.evaluation.evaluating import Results, choose_local, evaluate_tasks
-from pellucid.evaluation.tasks import LocalTask, read_records, read_table, retrieval_split
+from pellucid.evaluation.tasks import LocalTask, read_records, read_table
 
 
 class _Listed:
@@ -52,17 +53,14 @@ class RerankingTask(LocalTask):
     """Queries, each with texts that answer it and texts that do not."""
 
     kind = "Reranking"
+    task_class = "AbsTaskRetrieval"
     main_score = "map_at_1000"
     needed = ("test.jsonl",)
 
-    def task_class(self) -> Any:
-        """Return MTEB's class."""
-        from mteb.abstasks import AbsTaskRetrieval
-
-        return AbsTaskRetrieval
-
     def dataset(self) -> Any:
         """Return the candidates as a corpus, each query's own to rank."""
+        from datasets import Dataset
+
         corpus, queries = [], []
         relevant: dict[str, dict[str, int]] = {}
         candidates: dict[str, list[str]] = {}
@@ -79,13 +77,15 @@ class RerankingTask(LocalTask):
             candidates[query] = ids
         if not queries:
             raise InputError(f"{path}: no query has both a positive and a negative text")
-        return retrieval_split(corpus, queries, relevant, candidates)
+        split = {"corpus": Dataset.from_list(corpus), "queries": Dataset.from_list(queries), "relevant_docs": relevant}
+        return {"default": {"test": {**split, "top_ranked": candidates}}}
 
 
 class ClassificationTask(LocalTask):
     """Texts with labels, some to learn from and some to score."""
 
     kind = "Classification"
+    task_class = "AbsTaskClassification"
     main_score = "accuracy"
     needed = ("train.tsv", "test.tsv")
     official_names: ClassVar = {
@@ -93,12 +93,6 @@ class ClassificationTask(LocalTask):
         "emotion": "EmotionClassification",
         "tweet_sentiment_extraction": "TweetSentimentExtractionClassification",
     }
-
-    def task_class(self) -> Any:
-        """Return MTEB's class."""
-        from mteb.abstasks import AbsTaskClassification
-
-        return AbsTaskClassification
 
     def dataset(self) -> Any:
         """Return both parts, labels as numbers."""
@@ -128,14 +122,9 @@ class ClusteringTask(LocalTask):
     """Texts with the cluster that each belongs to."""
 
     kind = "Clustering"
+    task_class = "AbsTaskClustering"
     main_score = "v_measure"
     needed = ("test.tsv",)
-
-    def task_class(self) -> Any:
-        """Return MTEB's class, which embeds all texts: its own 4 % is meant for far larger sets."""
-        from mteb.abstasks import AbsTaskClustering
-
-        return type("WholeSet", (AbsTaskClustering,), {"max_fraction_of_documents_to_embed": None})
 
     def dataset(self) -> Any:
         """Return texts and labels."""
@@ -145,8 +134,9 @@ class ClusteringTask(LocalTask):
         return DatasetDict(test=Dataset.from_dict({"sentences": table["text"], "labels": table["label"]}))
 
     def make(self) -> Any:
-        """Return the task, whose samples are no larger than the set."""
+        """Return the task, whose samples are no larger than the set, and all of it: MTEB's 4 % is for larger sets."""
         task = super().make()
+        task.max_fraction_of_documents_to_embed = None
         task.max_documents_per_cluster = min(task.max_documents_per_cluster, len(task.dataset["test"]))
         return task
 
@@ -155,14 +145,9 @@ class PairClassificationTask(LocalTask):
     """Pairs of texts that mean the same, or not."""
 
     kind = "PairClassification"
+    task_class = "AbsTaskPairClassification"
     main_score = "max_ap"
     needed = ("test.tsv",)
-
-    def task_class(self) -> Any:
-        """Return MTEB's class."""
-        from mteb.abstasks import AbsTaskPairClassification
-
-        return AbsTaskPairClassification
 
     def dataset(self) -> Any:
         """Return the pairs, labels as 0 and 1."""
@@ -170,10 +155,13 @@ class PairClassificationTask(LocalTask):
 
         path = self.files()[0]
         table = read_table(path, ["sentence1", "sentence2", "label"])
-        labels = [local.whole_number(label, path) for label in table["label"]]
-        if set(labels) != {0, 1}:
-            raise InputError(f"{path}: labels must be 0 and 1, both present; found {sorted(set(labels))[:5]}")
-        columns = {"sentence1": table["sentence1"], "sentence2": table["sentence2"], "labels": labels}
+        if set(table["label"]) != {"0", "1"}:
+            raise InputError(f"{path}: labels must be 0 and 1, both present; found {sorted(set(table['label']))[:5]}")
+        columns = {
+            "sentence1": table["sentence1"],
+            "sentence2": table["sentence2"],
+            "labels": list(map(int, table["label"])),
+        }
         return DatasetDict(test=Dataset.from_dict(columns))
 
 
@@ -187,25 +175,30 @@ KINDS: dict[str, type[LocalTask]] = {
 """Folder of a kind -> what its sets are."""
 
 
-class NamedEncoder:
+class NamedEncoder(Embedder):
     """A function, texts -> rows, as `evaluate` takes a model.
 
     Attributes:
         name: all that decides the rows: scores are kept by it.
     """
 
-    def __init__(self, name: str, encode: Callable[[list[str]], Any]) -> None:
+    family = "named"
+    _normalizes = True  # the function takes the texts as they are
+
+    def __init__(self, name: str, function: Callable[[list[str]], Any]) -> None:
         """Take the name and the function."""
-        self.name, self._encode = name, encode
+        self.name, self._function = name, function
 
-    def encode(self, texts: Sequence[str]) -> Any:
-        """Return the rows of texts."""
-        return self._encode(list(texts))
+    def _encode(self, texts: list[str], role: Any, **options: Any) -> Any:
+        return self._function(texts)
 
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write what tells this model from others."""
-        Path(path).mkdir(parents=True)
-        (Path(path) / "name.txt").write_text(self.name, encoding="utf-8")
+    def get_embedding_dimension(self) -> int:
+        """Return the length of a row."""
+        return int(self._function(["a text"]).shape[1])
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this model from others."""
+        return {"name": self.name}
 
 
 def find_tasks(data: str | Path) -> list[LocalTask]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import load
+from pellucid.core.fingerprint import fingerprint
 from pellucid.errors import InputError, missing_extra
-from pellucid.evaluation.evaluating import cache_key
 
 
 def minilm_path() -> str:
@@ -37,7 +37,7 @@ def kept_encoder(path: str | Path, folder: Path, name: str | None = None, **opti
     def encode(texts: list[str]) -> Vectors:
         return np.asarray(opened.encode(texts, **{"batch_size": 64, "show_progress_bar": False, **options}), np.float32)
 
-    return CachedEncoder(name or f"{Path(path).name} {cache_key(opened)}", encode, folder, opened)
+    return CachedEncoder(name or f"{Path(path).name} {fingerprint(load(opened))['stored']}", encode, folder, opened)
 
 
 def bfloat16_encoder(path: str | Path, folder: Path, name: str) -> CachedEncoder:

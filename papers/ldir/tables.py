@@ -43,7 +43,7 @@ from pellucid.anchors import (
     prepare_candidates,
     uniform_points,
 )
-from pellucid.evaluation.evaluating import cache_key
+from pellucid.core.fingerprint import fingerprint
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py
 CHOOSERS = {"uniform": uniform_points, "kmeans": kmeans_points, "fps": farthest_points, "frame": frame_points}
@@ -226,11 +226,12 @@ def _mean_of_draws(draws: list[Row]) -> Row:
 def open_encoders(work: Path, *, bfloat16: bool = False) -> list[Encoder]:
     """Return MiniLM, perhaps in bfloat16, and static-en, their vectors kept in `work`."""
     kept, static = work / "vectors", pellucid.load("static-en")
+    digest = fingerprint(static)["stored"]
     name, path = "all-MiniLM-L6-v2", minilm_path()
     minilm = bfloat16_encoder(path, kept, "MiniLM") if bfloat16 else kept_encoder(path, kept, name)
     return [
         Encoder("MiniLM", "minilm", minilm),
-        Encoder("static-en", "en", CachedEncoder(f"static-en {cache_key(static)}", static.encode, kept, static)),
+        Encoder("static-en", "en", CachedEncoder(f"static-en {digest}", static.encode, kept, static)),
     ]
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
@@ -30,7 +29,7 @@ from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, n
 from pellucid.explain.views.report import Report
 from pellucid.loading import load
 from pellucid.persistence.folder import cache_folder
-from pellucid.persistence.store import read_json, temporary_folder, write_json
+from pellucid.persistence.store import read_json, write_json
 from pellucid.process import kept_random_states
 from pellucid.progress import Progress
 
@@ -93,7 +92,6 @@ def _or_none(score: float) -> float | None:
     return None if math.isnan(score) else score
 
 
-@kept_random_states()  # MTEB seeds them
 def evaluate(
     model: Any,
     *,
@@ -131,7 +129,7 @@ def evaluate(
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
 
 
-@kept_random_states()
+@kept_random_states()  # MTEB seeds them
 def evaluate_tasks(
     model: Any,
     tasks: Sequence[LocalTask | HubTask],
@@ -144,14 +142,14 @@ def evaluate_tasks(
     for task in tasks:
         task.files()  # a missing file is reported before the first hour of work, not after
     name = name or (str(model) if isinstance(model, (str, Path)) else type(model).__name__)
-    model = load(model) if isinstance(model, (str, Path)) or callable(model) else model
+    opened = _open(model)
     folder = cache_folder("eval") if cache_dir is None else Path(cache_dir)
-    weights = cache_key(model)
+    weights = hashlib.sha256(json.dumps(fingerprint(opened)).encode()).hexdigest()
     rows = []
     with Progress("evaluating", total=len(tasks), unit="tasks", enabled=show_progress_bar) as progress:
         for task in tasks:
             progress.advance(0, task.name)
-            rows.append(_cached_score(model, weights, task, folder))
+            rows.append(_cached_score(opened, weights, task, folder))
             progress.advance(1)
     return Results(name, tuple(rows))
 
@@ -186,7 +184,7 @@ def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
     return list(map(HubTask, chosen))
 
 
-def _cached_score(model: Any, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
+def _cached_score(model: Embedder, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
     """Return the score of a model on a task, from `folder` where it is known."""
     try:
         mteb_version = metadata.version("mteb")  # without importing it, which takes longer than reading a known score
@@ -200,23 +198,27 @@ def _cached_score(model: Any, weights: str, task: LocalTask | HubTask, folder: P
             return TaskScore(**read_json(path)["row"])
         except (ModelFolderError, KeyError, TypeError):
             path.unlink()  # damaged; made anew below
-    score = _score(model, weights, task)
+    score = _score(model, task)
     provenance |= {"machine": platform.platform(), "date": time.strftime("%Y-%m-%d")}
     write_json(path, {"row": asdict(score), **provenance})
     return score
 
 
-def _score(model: Any, weights: str, task: LocalTask | HubTask) -> TaskScore:
+def _score(model: Embedder, task: LocalTask | HubTask) -> TaskScore:
     """Run one task in MTEB."""
     mteb = _import_mteb()
     with quiet():
         mteb_task = task.make()
-        is_stock = isinstance(model, EncoderEmbedder) and model.is_sentence_transformer
-        # MTEB gives a SentenceTransformer the prompts that it has for a task.
-        subject = model.model if is_stock else MtebEncoder(model, revision=weights[:12])
-        settings = {"show_progress_bar": False, "batch_size": 32 if isinstance(model, Embedder) else 4096}
+        subject: Any = MtebEncoder(model)
+        if isinstance(model, EncoderEmbedder) and model.is_sentence_transformer:
+            subject = model.model  # to which MTEB gives the prompts that it has for a task
         done = mteb.evaluate(
-            subject, mteb_task, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
+            subject,
+            mteb_task,
+            cache=None,
+            co2_tracker=False,
+            encode_kwargs={"show_progress_bar": False, "batch_size": 32},
+            show_progress_bar=False,
         )
     result = done.task_results[0]
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
@@ -232,30 +234,26 @@ class MtebEncoder:
 
     Attributes:
         model: what encodes.
+        similarity: its similarity of every row to every row, float32 [n, m].
+        similarity_pairwise: the same of each row and the same row, float32 [n].
         mteb_model_meta: what MTEB knows the model by: a name of two parts, and a revision that no other weights have.
     """
 
-    def __init__(self, model: Any, *, revision: str | None = None) -> None:
-        """Wrap a model.
-
-        Args:
-            model: an `Embedder`, or an object of another library with a method `encode` or `embed` for lists of texts.
-            revision: None takes an `Embedder`'s own, or a hash of the weights.
+    def __init__(self, model: Any) -> None:
+        """Wrap a model, what `evaluate` takes.
 
         Raises:
-            InputError: nothing is known of its weights.
+            InputError: it is no model.
             MissingExtraError: mteb is not installed.
         """
         _import_mteb()
         from mteb.models import ModelMeta
 
-        description: dict[str, Any] = {"name": f"local/{type(model).__name__}", "open_weights": True}
-        if isinstance(model, Embedder):
-            description["name"], _, own_revision = model.model_card_data.base_model.rpartition("@")
-            revision = revision or own_revision
-            description |= _model_facts(model)
-        self.model = model
-        self.mteb_model_meta = ModelMeta.create_empty({**description, "revision": revision or cache_key(model)[:12]})
+        self.model = _open(model)
+        self.similarity, self.similarity_pairwise = self.model.similarity, self.model.similarity_pairwise
+        name, _, revision = self.model.model_card_data.base_model.rpartition("@")
+        facts = {"name": name, "revision": revision, "open_weights": True, **_model_facts(self.model)}
+        self.mteb_model_meta = ModelMeta.create_empty(facts)
 
     def encode(
         self,
@@ -285,30 +283,21 @@ class MtebEncoder:
             One row a text.
         """
         texts = [text for batch in inputs for text in batch["text"]]
-        if isinstance(self.model, Embedder):
-            rows = self.model.encode(
-                texts,
-                prompt_name=getattr(prompt_type, "value", prompt_type),
-                batch_size=batch_size,
-                show_progress_bar=show_progress_bar,
-                precision=precision,
-            )
-        else:
-            rows = (getattr(self.model, "encode", None) or self.model.embed)(texts)
+        rows = self.model.encode(
+            texts,
+            prompt_name=getattr(prompt_type, "value", prompt_type),
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            precision=precision,
+        )
         return rows.toarray() if hasattr(rows, "toarray") and task_metadata.type != "Retrieval" else rows
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the model's similarity of every row to every row, the cosine where it has none."""
-        if isinstance(self.model, Embedder):
-            return self.model.similarity(embeddings1, embeddings2)
-        cosines = l2_normalize(embeddings1) @ l2_normalize(embeddings2).T
-        return cosines.toarray() if hasattr(cosines, "toarray") else cosines
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the model's similarity of each row and the same row."""
-        if isinstance(self.model, Embedder):
-            return self.model.similarity_pairwise(embeddings1, embeddings2)
-        return (l2_normalize(embeddings1) * l2_normalize(embeddings2)).sum(axis=1)
+def _open(model: Any) -> Embedder:
+    """Return a model that is given, or one of what has `encode` or `embed`, another library's methods."""
+    if isinstance(model, (str, Path, Embedder)) or callable(model):  # as a SentenceTransformer is
+        return load(model)
+    return load(getattr(model, "encode", getattr(model, "embed", model)))
 
 
 def _model_facts(model: Embedder) -> dict[str, Any]:
@@ -321,7 +310,8 @@ def _model_facts(model: Embedder) -> dict[str, Any]:
     as_iso = getattr(
         iso_mappings, "_hf_langs_to_iso_lang_scripts", lambda codes: None
     )  # MTEB's own for cards, "eng-Latn"
-    stored = (model.identity() or {}).values()
+    identity = model.identity()
+    stored: Iterable[Any] = identity.values() if isinstance(identity, Mapping) else [identity]
     sizes = [part.size for part in stored if isinstance(part, np.ndarray)]
     sizes += [weight.numel() for part in stored if hasattr(part, "parameters") for weight in part.parameters()]
     card = ModelCardData()
@@ -344,38 +334,3 @@ def _import_mteb() -> Any:
     except ImportError as error:
         raise missing_extra(error.name or "mteb", "eval") from error
     return mteb
-
-
-def cache_key(model: Any) -> str:
-    """Return a sha256 under which a model's scores are kept: another for other weights, settings or library versions.
-
-    It is made of the model's fingerprint, or, for a model whose stored parts are unknown, of the files that it saves.
-    """
-    model = load(model) if callable(model) else model
-    opened = model.model if isinstance(model, EncoderEmbedder) else model  # of another library, whose version counts
-    package = type(opened).__module__.partition(".")[0]
-    try:
-        version = metadata.version(package)
-    except metadata.PackageNotFoundError:
-        version = ""
-    total = hashlib.sha256()
-    total.update(f"{type(opened).__module__}.{type(opened).__qualname__} {version}".encode())
-    total.update(f" {getattr(opened, 'truncate_dim', None)}".encode())
-    if isinstance(model, Embedder) and model.identity() is not None:
-        total.update(json.dumps(fingerprint(model)).encode())
-    elif hasattr(opened, "save_pretrained"):
-        with temporary_folder() as scratch:
-            folder = scratch / "model"
-            model.save_pretrained(folder)
-            for path in sorted(folder.rglob("*")):
-                if path.is_file() and path.suffix != ".md":  # a model card may hold a date
-                    content = hashlib.sha256(path.read_bytes()).digest()
-                    total.update(str(path.relative_to(folder)).encode() + content)
-    elif hasattr(model, "embedding") and hasattr(model, "tokenizer"):
-        total.update(np.ascontiguousarray(model.embedding).tobytes() + model.tokenizer.to_str().encode())
-    else:
-        raise InputError(
-            f"cannot evaluate {type(opened).__name__}: it has no save_pretrained. Give a model of pellucid or "
-            "sentence-transformers, or its name, folder or hub id"
-        )
-    return total.hexdigest()

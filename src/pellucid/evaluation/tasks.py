@@ -44,6 +44,7 @@ class LocalTask:
 
     folder: Path
     kind: ClassVar[str]  # MTEB's name
+    task_class: ClassVar[str]  # MTEB's class for tasks of the kind, in `mteb.abstasks`
     main_score: ClassVar[str]  # the metric that is reported, MTEB's choice
     needed: ClassVar[tuple[str, ...]]  # the files of a set
     official_names: ClassVar[Mapping[str, str]] = {}  # folder of a set that MTEB has -> MTEB's name of the task
@@ -72,54 +73,43 @@ class LocalTask:
         return total.hexdigest()
 
     @abstractmethod
-    def task_class(self) -> Any:
-        """Return MTEB's class for tasks of the kind."""
-
-    @abstractmethod
     def dataset(self) -> Any:
         """Return the data as tasks of the kind hold it."""
 
     def make(self) -> Any:
         """Return an MTEB task that holds the data, or raise InputError where a file is broken."""
         import mteb
+        from mteb import abstasks
+        from mteb.abstasks.task_metadata import TaskMetadata
 
-        official = self.folder.name in self.official_names
-        task = mteb.get_task(self.name) if official else type("LocalSet", (self.task_class(),), self._settings())()
+        if self.folder.name in self.official_names:
+            task = mteb.get_task(self.name)
+        else:
+            metadata = TaskMetadata(
+                name=self.name,
+                description=f"The set {self.name}, read from files.",
+                dataset={"path": "local", "revision": self.digest()},
+                type=self.kind,
+                category="t2t",
+                modalities=["text"],
+                eval_splits=["test"],
+                eval_langs=["eng-Latn"],
+                main_score=self.main_score,
+            )
+            task = type("LocalSet", (getattr(abstasks, self.task_class),), {"metadata": metadata})()
         task.dataset = self.dataset()
         task.data_loaded = True
         return task
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the attributes of a task that MTEB lacks."""
-        from mteb.abstasks.task_metadata import TaskMetadata
-
-        metadata = TaskMetadata(
-            name=self.name,
-            description=f"The set {self.name}, read from files.",
-            dataset={"path": "local", "revision": self.digest()},
-            type=self.kind,
-            category="t2t",
-            modalities=["text"],
-            eval_splits=["test"],
-            eval_langs=["eng-Latn"],
-            main_score=self.main_score,
-        )
-        return {"metadata": metadata}
 
 
 class StsTask(LocalTask):
     """Pairs of sentences and how alike people find them."""
 
     kind = "STS"
+    task_class = "AbsTaskSTS"
     main_score = "cosine_spearman"
     needed = ("test.tsv",)
     official_names: ClassVar = {n: n for n in "STS12 STS13 STS14 STS15 STS16 STSBenchmark SICK-R BIOSSES".split()}
-
-    def task_class(self) -> Any:
-        """Return MTEB's class."""
-        from mteb.abstasks.sts import AbsTaskSTS
-
-        return AbsTaskSTS
 
     def dataset(self) -> Any:
         """Return the pairs."""
@@ -134,18 +124,15 @@ class RetrievalTask(LocalTask):
     """Documents, queries, and which documents are relevant to a query."""
 
     kind = "Retrieval"
+    task_class = "AbsTaskRetrieval"
     main_score = "ndcg_at_10"
     needed = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")
     official_names: ClassVar = {"scifact": "SciFact"}
 
-    def task_class(self) -> Any:
-        """Return MTEB's class."""
-        from mteb.abstasks import AbsTaskRetrieval
-
-        return AbsTaskRetrieval
-
     def dataset(self) -> Any:
         """Return corpus, queries and judgements."""
+        from datasets import Dataset
+
         corpus_file, queries_file, qrels_file = self.files()
         corpus = [
             {"id": id_, "title": str(r.get("title") or ""), "text": str(r["text"])}
@@ -155,7 +142,10 @@ class RetrievalTask(LocalTask):
         relevant: dict[str, dict[str, int]] = {}
         judged: dict[tuple[str, str], int] = {}
         for query, document, cell in zip(*read_table(qrels_file, ["query-id", "corpus-id", "score"]).values()):
-            score = whole_number(cell, qrels_file)
+            try:
+                score = int(cell)
+            except ValueError as error:
+                raise InputError(f"{qrels_file}: {cell!r} is not a whole number") from error
             if judged.setdefault((query, document), score) != score:
                 raise InputError(
                     f"{qrels_file}: document {document!r} has the scores {judged[query, document]} and {score} for "
@@ -165,7 +155,8 @@ class RetrievalTask(LocalTask):
                 relevant.setdefault(query, {})[document] = score
         if not relevant.keys() & {query["id"] for query in queries}:
             raise InputError(f"{qrels_file}: no query of {queries_file.name} has a relevant document")
-        return retrieval_split(corpus, queries, relevant)
+        split = {"corpus": Dataset.from_list(corpus), "queries": Dataset.from_list(queries), "relevant_docs": relevant}
+        return {"default": {"test": {**split, "top_ranked": None}}}
 
 
 def _records_by_id(path: Path) -> dict[str, dict[str, Any]]:
@@ -313,24 +304,3 @@ def quiet() -> Iterator[None]:
         ignored_warnings(FutureWarning, module="mteb"),
     ):
         yield
-
-
-def retrieval_split(corpus: list[Any], queries: list[Any], relevant: Any, candidates: Any = None) -> Any:
-    """Return what a retrieval task of MTEB holds; `candidates` are the documents to rank for each query, None all."""
-    from datasets import Dataset
-
-    split = {
-        "corpus": Dataset.from_list(corpus),
-        "queries": Dataset.from_list(queries),
-        "relevant_docs": relevant,
-        "top_ranked": candidates,
-    }
-    return {"default": {"test": split}}
-
-
-def whole_number(cell: str, path: Path) -> int:
-    """Return the number in a cell of a table."""
-    try:
-        return int(cell)
-    except ValueError as error:
-        raise InputError(f"{path}: {cell!r} is not a whole number") from error
