@@ -25,7 +25,6 @@ from pellucid.analysis.coordinates import (
     Integers,
     check_model,
     cosines_along,
-    extreme_examples,
     guessed_words,
     guesses_note,
     known_rows,
@@ -148,7 +147,8 @@ class Topics(Report):
         dated = bool(self.topics[0].periods)
         rows = []
         for topic in self.topics:
-            moved = (f"{signed(100 * topic.change, 1)} points ({_trend(topic)})",) if dated else ()
+            trend = "grows" if topic.change_low > 0 else "shrinks" if topic.change_high < 0 else "undecided"
+            moved = (f"{signed(100 * topic.change, 1)} points ({trend})",) if dated else ()
             rows.append(
                 (f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), *moved, topic.name)
             )
@@ -160,25 +160,18 @@ class Topics(Report):
             yield TablePart.of("Share over time, from", [*numbers(*days), ("topic", "name")], shares)
             yield Note(f"The periods hold about as many texts each; the last ends on {self.topics[0].periods[-1].end}.")
         yield Note(_COLUMNS)
+        word_columns = [("word", "text"), *numbers("texts", "elsewhere", "log-odds / s.e.", "pull")]
         for topic in self.topics:
-            yield Fold(topic.name, tuple(_body(topic)), lead=f"{topic.texts:,}")
-
-
-def _body(topic: Topic) -> Iterator[AnyPart]:
-    rows = [
-        (w.word, f"{w.texts:,}", f"{w.others:,}", signed(w.log_odds, 1), signed(w.pull, 2))
-        for w in topic.words[:_SHOWN_WORDS]
-    ]
-    yield TablePart.of("words", [("word", "text"), *numbers("texts", "elsewhere", "log-odds / s.e.", "pull")], rows)
-    yield TablePart.of(
-        "typical texts", [*numbers(""), ("", "name")], ((signed(e.coordinate), e.text) for e in topic.typical)
-    )
-
-
-def _trend(topic: Topic) -> str:
-    if topic.change_low > 0:
-        return "grows"
-    return "shrinks" if topic.change_high < 0 else "undecided"
+            words = (
+                (w.word, f"{w.texts:,}", f"{w.others:,}", signed(w.log_odds, 1), signed(w.pull, 2))
+                for w in topic.words[:_SHOWN_WORDS]
+            )
+            typical = ((signed(example.coordinate), example.text) for example in topic.typical)
+            tables = (
+                TablePart.of("words", word_columns, words),
+                TablePart.of("typical texts", [*numbers(""), ("", "name")], typical),
+            )
+            yield Fold(topic.name, tables, lead=f"{topic.texts:,}")
 
 
 def topics(
@@ -208,6 +201,8 @@ def topics(
     """
     require("scikit-learn", "sklearn")
     check_model(model)
+    check_integer("examples", examples, 0)
+    check_seed(seed)
     days = None
     if dates is not None:
         if not isinstance(dates, Iterable):
@@ -219,26 +214,10 @@ def topics(
             except ValueError as error:
                 raise InputError(f"date {index} is {shown(value)}; give ISO 8601, as 2024-05-31, or None") from error
     blocks = list(unit_blocks(model, texts))
-    rows = vstack([rows for _, rows in blocks]) if blocks else None
     all_texts = [text for block, _ in blocks for text in block]
-    return topics_of_rows(model, all_texts, rows, n=n, days=days, examples=examples, seed=seed)
-
-
-def topics_of_rows(
-    model: Embedder,
-    all_texts: list[str],
-    rows: Any,
-    *,
-    n: int | None = None,
-    days: list[date | None] | None = None,
-    examples: int = 3,
-    seed: int = 0,
-) -> Topics:
-    """Return the topics of texts whose L2-normalised embeddings are `rows`; the model encodes words for their names."""
-    check_integer("examples", examples, 0)
-    check_seed(seed)
     if len(all_texts) < 10:
         raise InputError(f"topics need at least 10 texts, got {len(all_texts)}")
+    rows = vstack([rows for _, rows in blocks])
     if days is not None and len(days) != len(all_texts):
         raise InputError(f"there are {len(days):,} dates for {len(all_texts):,} texts; give one for each, or None")
     in_vocabulary = known_rows(rows)
@@ -253,22 +232,23 @@ def topics_of_rows(
     sizes = np.bincount(labels[labels >= 0])  # equal texts may make fewer topics than were asked for
     sums = np.stack([np.asarray(rows[labels == topic].sum(axis=0)).ravel() for topic in range(len(sizes))])
     names = _Names(model, all_texts, labels, sizes)
-    periods = None if days is None else _Periods(days, labels, len(sizes))
+    by_topic = _over_time(days, labels, len(sizes)) if days is not None else [((0.0, 0.0, 0.0), ())] * len(sizes)
     records = []
     for topic, size in enumerate(sizes.tolist()):
         members = np.flatnonzero(labels == topic)
         mean = sums[topic] / size
         outside = (sums.sum(axis=0) - sums[topic]) / max(int(sizes.sum()) - size, 1)
         cosines, words = cosines_along(rows[members], mean), names.words(topic, mean - outside)
+        typical = {all_texts[members[n]]: float(cosines[n]) for n in np.argsort(-cosines, kind="stable").tolist()}
         record = Topic(
             ", ".join(word.word for word in words[:_NAME_WORDS]) or f"topic {topic + 1}",
             size,
             float(size / sizes.sum()),
             float(cosines.mean()),
-            *((0.0, 0.0, 0.0) if periods is None else periods.change(topic)),
+            *by_topic[topic][0],
             tuple(words),
-            extreme_examples([all_texts[index] for index in members.tolist()], cosines, examples)[0],
-            () if periods is None else periods.of_topic(topic),
+            tuple(Example(*item) for item in typical.items())[:examples],
+            by_topic[topic][1],
         )
         records.append(record)
     n_blank, guessed = len(all_texts) - known_texts, tuple(dict.fromkeys(names.guessed))
@@ -340,8 +320,15 @@ class _Names:
     def words(self, topic: int, direction: Floats) -> list[TopicWord]:
         """Return the words that set a topic apart, by falling product of log-odds and pull."""
         here, all_texts = self._counts[topic], self._counts.sum(axis=0)
-        log_odds = self._log_odds(topic)
-        is_frequent = here >= max(_MIN_WORD_TEXTS, _MIN_WORD_SHARE * self._sizes[topic])
+        size, n_texts = int(self._sizes[topic]), int(self._sizes.sum())
+        prior = _PRIOR_TEXTS * all_texts / n_texts
+        inside, outside = here + prior, all_texts - here + prior
+        with np.errstate(divide="ignore", invalid="ignore"):  # terms of all texts, and of texts without a topic
+            odds = inside / (size + _PRIOR_TEXTS - inside)
+            odds_outside = outside / (n_texts - size + _PRIOR_TEXTS - outside)
+            ratios = np.log(odds / odds_outside) / np.sqrt(1 / inside + 1 / outside)
+        log_odds = np.where(all_texts < n_texts, np.nan_to_num(ratios), 0.0)  # a word of all texts sets none apart
+        is_frequent = here >= max(_MIN_WORD_TEXTS, _MIN_WORD_SHARE * size)
         candidates = np.flatnonzero((is_frequent if is_frequent.any() else here > 0) & (log_odds > 0))
         candidates = candidates[np.argsort(-log_odds[candidates], kind="stable")][:_TESTED_WORDS]
         terms = self._terms[candidates].tolist()
@@ -363,18 +350,6 @@ class _Names:
             if len(selected) == _MAX_WORDS:
                 break
         return selected
-
-    def _log_odds(self, topic: int) -> Floats:
-        """Return the log-odds ratio of each term in a topic against the other topics, over its standard error."""
-        here, size = self._counts[topic], int(self._sizes[topic])
-        all_texts, n_texts = self._counts.sum(axis=0), int(self._sizes.sum())
-        prior = _PRIOR_TEXTS * all_texts / n_texts
-        inside, outside = here + prior, all_texts - here + prior
-        with np.errstate(divide="ignore", invalid="ignore"):  # terms of all texts, and of texts without a topic
-            odds = inside / (size + _PRIOR_TEXTS - inside)
-            odds_outside = outside / (n_texts - size + _PRIOR_TEXTS - outside)
-            ratios = np.log(odds / odds_outside) / np.sqrt(1 / inside + 1 / outside)
-        return np.where(all_texts < n_texts, np.nan_to_num(ratios), 0.0)  # a word of all texts sets none apart
 
 
 def document_terms(text: str) -> set[str]:
@@ -399,39 +374,32 @@ def _stems(word: str) -> set[str]:
     return {f"{stem[:-1]}i" if stem.endswith("y") else stem for stem in stems}
 
 
-class _Periods:
-    """The dated texts of each topic, in periods of about as many texts."""
+def _over_time(
+    days: Sequence[date | None], labels: Integers, n: int
+) -> list[tuple[tuple[float, float, float], tuple[Period, ...]]]:
+    """Return the change of each topic, with Newcombe's 95 % interval (method 10, 1998), and its periods."""
+    from scipy.stats import binomtest
 
-    def __init__(self, days: Sequence[date | None], labels: Integers, n: int) -> None:
-        dated = sorted((day, label) for day, label in zip(days, labels.tolist(), strict=True) if day and label >= 0)
-        if len(dated) < 2:
-            raise InputError(f"{counted(len(dated), 'text')} with a topic have a date; give dates for two or more")
-        ordinals, topic_ids = (np.array(column) for column in zip(*((day.toordinal(), label) for day, label in dated)))
-        self._starts = np.unique(ordinals[len(dated) * np.arange(_N_PERIODS) // _N_PERIODS])
-        periods = np.searchsorted(self._starts, ordinals, side="right") - 1
-        self._ends = ordinals[np.searchsorted(periods, np.arange(len(self._starts)), side="right") - 1]
-        self._counts = np.zeros((n, len(self._starts)), np.int64)
-        np.add.at(self._counts, (topic_ids, periods), 1)
-        self._halves = np.zeros((2, n), np.int64)
-        np.add.at(self._halves, ((ordinals >= ordinals[len(dated) // 2]).astype(int), topic_ids), 1)
-
-    def of_topic(self, topic: int) -> tuple[Period, ...]:
-        """Return the periods of a topic."""
-        totals, counts = self._counts.sum(axis=0).tolist(), self._counts[topic].tolist()
-        edges = zip(self._starts.tolist(), self._ends.tolist())
-        return tuple(
-            Period(date.fromordinal(first).isoformat(), date.fromordinal(last).isoformat(), count, count / total)
-            for (first, last), count, total in zip(edges, counts, totals)
-        )
-
-    def change(self, topic: int) -> tuple[float, float, float]:
-        """Return the share in the later half less that in the earlier, with Newcombe's interval (method 10, 1998)."""
-        from scipy.stats import binomtest
-
-        counts, totals = self._halves[:, topic].tolist(), self._halves.sum(axis=1).tolist()
-        if not all(totals):
-            return 0.0, -1.0, 1.0
-        (p1, p2), tests = np.divide(counts, totals).tolist(), map(binomtest, counts, totals)
-        (low1, high1), (low2, high2) = (test.proportion_ci(0.95, "wilson") for test in tests)
-        low, high = math.hypot(p2 - low2, high1 - p1), math.hypot(high2 - p2, p1 - low1)
-        return p2 - p1, p2 - p1 - low, p2 - p1 + high
+    dated = sorted((day, label) for day, label in zip(days, labels.tolist(), strict=True) if day and label >= 0)
+    if len(dated) < 2:
+        raise InputError(f"{counted(len(dated), 'text')} with a topic have a date; give dates for two or more")
+    ordinals, topic_ids = (np.array(column) for column in zip(*((day.toordinal(), label) for day, label in dated)))
+    starts = np.unique(ordinals[len(dated) * np.arange(_N_PERIODS) // _N_PERIODS])
+    periods = np.searchsorted(starts, ordinals, side="right") - 1
+    ends = ordinals[np.searchsorted(periods, np.arange(len(starts)), side="right") - 1]
+    first_days, last_days = ([date.fromordinal(day).isoformat() for day in edge.tolist()] for edge in (starts, ends))
+    counts, halves = np.zeros((n, len(starts)), np.int64), np.zeros((n, 2), np.int64)
+    np.add.at(counts, (topic_ids, periods), 1)
+    np.add.at(halves, (topic_ids, (ordinals >= ordinals[len(dated) // 2]).astype(int)), 1)
+    totals, half_totals = counts.sum(axis=0).tolist(), halves.sum(axis=0).tolist()
+    result = []
+    for in_period, in_half in zip(counts.tolist(), halves.tolist()):
+        change = 0.0, -1.0, 1.0
+        if all(half_totals):
+            (p1, p2), tests = np.divide(in_half, half_totals).tolist(), map(binomtest, in_half, half_totals)
+            (low1, high1), (low2, high2) = (test.proportion_ci(0.95, "wilson") for test in tests)
+            low, high = math.hypot(p2 - low2, high1 - p1), math.hypot(high2 - p2, p1 - low1)
+            change = p2 - p1, p2 - p1 - low, p2 - p1 + high
+        columns = zip(first_days, last_days, in_period, totals)
+        result.append((change, tuple(Period(first, last, n, n / total) for first, last, n, total in columns)))
+    return result

@@ -53,17 +53,10 @@ class Spread:
     firing: Floats  # share of the texts that a dimension fires on
     mean: Floats
     deviation: Floats
-    low: Floats
-    high: Floats
     shares: Floats  # mean share of the embedding (squared coordinate); they add up to 1
     common: Floats  # what a dimension gives to the mean score of two different texts; they add up to that score
     sample: Any  # unit rows [texts, n], dense float32 or CSC
     sample_texts: Sequence[str]
-
-    @property
-    def even_share(self) -> float:
-        """The size of a coordinate at which a dimension fires, 1 / sqrt(n)."""
-        return float(len(self.mean) ** -0.5)
 
     @property
     def quiet(self) -> npt.NDArray[np.bool_]:
@@ -74,8 +67,8 @@ class Spread:
 
     @property
     def flat(self) -> npt.NDArray[np.bool_]:
-        """Which dimensions are the same for all texts: their deviation is below 1 % of an even share."""
-        below: npt.NDArray[np.bool_] = self.deviation < _FLAT_RATIO * self.even_share
+        """Which dimensions are the same for all texts: their deviation is below 1 % of an even share, 1 / sqrt(n)."""
+        below: npt.NDArray[np.bool_] = self.deviation < _FLAT_RATIO * len(self.mean) ** -0.5
         return below
 
     def column(self, dimension: int) -> Floats:
@@ -121,14 +114,13 @@ def spread(model: Embedder, texts: Iterable[str], seed: int = 0) -> Spread:
         raise InputError(f"at least two texts with a known word are needed ({counts})")
     sample = vstack(blocks)
     sample = sample.tocsc() if hasattr(sample, "tocsc") else sample
-    firing, mean, deviation, low, high, shares = (np.zeros(n) for _ in range(6))
+    firing, mean, deviation, shares = (np.zeros(n) for _ in range(4))
     for where, part in column_chunks(sample):
         squares = part**2
         firing[where] = (squares > (1 + 1e-6) / n).mean(axis=0)  # more than rounding
         mean[where], deviation[where], shares[where] = part.mean(axis=0), part.std(axis=0), squares.mean(axis=0)
-        low[where], high[where] = part.min(axis=0), part.max(axis=0)
     common = (n_texts * mean**2 - shares) / (n_texts - 1)
-    return Spread(n_texts, n_blank, firing, mean, deviation, low, high, shares, common, sample, sample_texts)
+    return Spread(n_texts, n_blank, firing, mean, deviation, shares, common, sample, sample_texts)
 
 
 def check_model(model: object) -> None:
@@ -197,8 +189,7 @@ def correlations(measured: Spread) -> Iterator[tuple[slice, Floats]]:
     """Yield the correlations of a slice of dimensions to all, [slice, n]; 0 of constant ones and of each to itself."""
     sample, width = measured.sample, len(measured.mean)
     is_sparse = hasattr(sample, "tocsr")
-    moving = measured.deviation > _FLAT_RATIO * measured.even_share
-    scale = np.divide(1.0, measured.deviation, out=np.zeros(width), where=moving)
+    scale = np.divide(1.0, measured.deviation, out=np.zeros(width), where=~measured.flat)
     centred = sample if is_sparse else sample - measured.mean.astype(np.float32)
     for start in range(0, width, _CHUNK_COLUMNS):
         where = slice(start, min(start + _CHUNK_COLUMNS, width))
@@ -220,23 +211,12 @@ def cosines_along(rows: Any, direction: Floats) -> Floats:
     return cosines
 
 
-def extreme_examples(texts: list[str], cosines: Floats, count: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Return the distinct texts with the largest cosines, and those with the smallest that are not among them."""
-    value = {texts[index]: float(cosines[index]) for index in np.argsort(-cosines, kind="stable").tolist()}
-    ranked = [Example(*item) for item in value.items()]
-    return tuple(ranked[:count]), tuple(ranked[count:][::-1][:count])
-
-
-def average_ranks(values: npt.ArrayLike) -> Floats:
-    """Return the rank of each number of a list, from 1 up; equal numbers share the mean of their ranks."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = np.cumsum(counts)[which] - (counts[which] - 1) / 2
-    return ranks
-
-
 def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     """Return Spearman's rank correlation of two lists of numbers, None where one of them has a single value."""
-    ranks = [average_ranks(values) for values in (first, second)]
+    ranks = []
+    for values in (first, second):
+        _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append(np.cumsum(counts)[which] - (counts[which] - 1) / 2)  # equal numbers share the mean of their ranks
     if min(np.ptp(rank) for rank in ranks) == 0:
         return None
     return float(np.asarray(np.corrcoef(ranks))[0, 1])

@@ -12,8 +12,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.coordinates import Example, Spread, check_model, correlations, spread
-from pellucid.core.dimensions import Dimension, Which
+from pellucid.analysis.coordinates import Example, check_model, correlations, spread
+from pellucid.core.dimensions import Which
 from pellucid.core.embedder import Embedder
 from pellucid.errors import check_integer
 from pellucid.explain.views.parts import (
@@ -31,9 +31,6 @@ from pellucid.explain.views.report import Report
 
 MAX_EXAMPLES = 1000
 """Texts named in a card."""
-
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_BINS = 30
 
 
 class Relative(NamedTuple):
@@ -60,14 +57,6 @@ class Card(Report):
     share: float  # mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions
     common: float  # what it adds to the mean score of two different texts
     mean_score: float  # that score
-    mean: float  # mean coordinate
-    deviation: float  # standard deviation of the coordinate
-    low: float  # smallest coordinate
-    high: float  # largest coordinate
-    # the coordinate's quantiles at 5, 25, 50, 75 and 95 % of the texts (of a sample, if many)
-    quantiles: tuple[float, ...]
-    edges: tuple[float, ...]  # of the histogram, one more than counts
-    counts: tuple[int, ...]  # texts (of a sample, if many) with a coordinate between two edges
     strongest: tuple[Example, ...]  # the texts with the largest coordinates above 0, best first; each text once
     # the texts with the lowest coordinates below 0, lowest first; none where no coordinate is negative
     weakest: tuple[Example, ...]
@@ -167,37 +156,22 @@ def cards(
             best = np.argsort(-np.abs(line), kind="stable")[:examples].tolist()
             nearest[index] = tuple(Relative(all_dimensions[n].name, float(line[n])) for n in best if line[n])
     model_cards = [
-        _card(model.family, all_dimensions[index], index, measured, nearest[index], examples) for index in indices
+        Card(
+            family=model.family,
+            dimension=index,
+            dimensions=len(all_dimensions),
+            name=all_dimensions[index].name,
+            about=all_dimensions[index].about,
+            texts=measured.texts,
+            blank=measured.blank,
+            firing_rate=float(measured.firing[index]),
+            share=float(measured.shares[index]),
+            common=float(measured.common[index]),
+            mean_score=float(measured.common.sum()),
+            strongest=measured.examples(index, examples),
+            weakest=measured.examples(index, examples, sign=-1),
+            relatives=nearest[index],
+        )
+        for index in indices
     ]
     return Cards(model.family, len(all_dimensions), measured.texts, tuple(model_cards))
-
-
-def _card(
-    family: str, dimension: Dimension, index: int, measured: Spread, relatives: tuple[Relative, ...], examples: int
-) -> Card:
-    column, low, high = measured.column(index), float(measured.low[index]), float(measured.high[index])
-    margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width
-    counts, edges = np.histogram(column, _BINS, (low - margin, high + margin))
-    return Card(
-        family=family,
-        dimension=index,
-        dimensions=len(measured.mean),
-        name=dimension.name,
-        about=dimension.about,
-        texts=measured.texts,
-        blank=measured.blank,
-        firing_rate=float(measured.firing[index]),
-        share=float(measured.shares[index]),
-        common=float(measured.common[index]),
-        mean_score=float(measured.common.sum()),
-        mean=float(measured.mean[index]),
-        deviation=float(measured.deviation[index]),
-        low=low,
-        high=high,
-        quantiles=tuple(np.quantile(column, _QUANTILES).tolist()),
-        edges=tuple(edges.tolist()),
-        counts=tuple(counts.tolist()),
-        strongest=measured.examples(index, examples),
-        weakest=measured.examples(index, examples, sign=-1),
-        relatives=relatives,
-    )
