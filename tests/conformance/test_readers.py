@@ -314,6 +314,10 @@ def test_long_cells_and_items_are_refused_before_memory_is_filled(tmp_path, monk
     with pytest.raises(CorpusError, match=r"line 2: a quotation mark opens a cell, and none closes it within 1,000"):
         list(CorpusFile(tmp_path / "x.csv"))
     monkeypatch.setattr(tables, "_MAX_JSON_CHARS", 1000)
+    (tmp_path / "x.jsonl").write_text('{"text": "a", "n": [' + "1," * 5_000_000 + "1]}\n")
+    monkeypatch.setattr(lines, "MAX_TEXT_CHARS", 1 << 26)
+    with pytest.raises(CorpusError, match=r"x\.jsonl, line 1: more than 4,000,000 values; divide it"):
+        list(CorpusFile(tmp_path / "x.jsonl"))
     (tmp_path / "x.json").write_text("[\n" + '"a",\n' * 400 + '"b"]')
     with pytest.raises(CorpusError, match=r"x\.json.* is longer than 1,000 characters.*write JSON lines"):
         list(CorpusFile(tmp_path / "x.json"))

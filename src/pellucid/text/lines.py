@@ -245,9 +245,9 @@ def parse_json(text: str, prefix: str = "", max_values: int = _MAX_LINE_VALUES) 
     Raises:
         CorpusError: it is none, is nested too deeply, or has too many values; the message begins with `prefix`.
     """
+    if len(text) > max_values and sum(map(text.count, ",[{")) > max_values:
+        raise CorpusError(f"{prefix}more than {max_values:,} values; divide it")
     try:
-        if len(text) > max_values and sum(map(text.count, ",[{")) > max_values:
-            raise CorpusError(f"{prefix}more than {max_values:,} values; divide it")
         return json.loads(text)
     except RecursionError as error:
         raise CorpusError(f"{prefix}JSON that is nested too deeply") from error
