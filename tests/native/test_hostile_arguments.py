@@ -126,7 +126,7 @@ def test_memory_that_is_written_must_be_writable() -> None:
             table.pool(given_rows, ends, spelled, given_out)
     block = np.zeros(10 + PADDING, np.uint8)
     with pytest.raises(InputError, match="writable"):
-        _reader([], 10).begin(block, read_only(_int32([9])))
+        _reader([], 10).find(block, read_only(_int32([9])))
 
 
 # --- Tables ---
@@ -191,10 +191,8 @@ def test_starts_whose_differences_overflow_are_refused() -> None:
     with pytest.raises(InputError, match="do not divide"):
         SparseTable(parts, 4)
     block = np.zeros(200 + PADDING, np.uint8)
-    reader = _reader([], 200)
-    reader.begin(block, _int32([5, low, -1, 100]))
     with pytest.raises(InputError, match="end outside"):
-        reader.mark(joined=False)
+        _reader([], 200).find(block, _int32([5, low, -1, 100]), joined=False)
 
 
 # --- Words ---
@@ -202,7 +200,7 @@ def test_starts_whose_differences_overflow_are_refused() -> None:
 
 def _reader(words: list[str], size: int, *, cased: bool = False, pieces: bool = False) -> WordReader:
     found = Pieces(["a", "ab", "é"], ["b", "c"], 20) if pieces else Pieces()
-    return WordReader(WordIndex(words), WordIndex(room=(4, 40)), found, size, cased=cased, complete=not pieces)
+    return WordReader(WordIndex(words), WordIndex(room=(4, 40)), found, CLASSES, size, cased=cased, complete=not pieces)
 
 
 _BYTES = st.lists(
@@ -229,15 +227,13 @@ def test_any_bytes_are_read_inside_their_block(
     block[: len(content) + len(beyond)] = np.frombuffer(content + beyond, np.uint8)  # even no zeros after it
     reader = _reader(["a", "ab", "ab" * 200, "é"], len(content), cased=cased, pieces=cased)
     with pytest.raises(InputError):
-        reader.begin(np.zeros(len(content) + 1 + PADDING, np.uint8), _int32([]))
-    reader.begin(block, _int32(ends))
+        reader.find(np.zeros(len(content) + 1 + PADDING, np.uint8), _int32([]))
+    given_ends = _int32([0] * content.count(0) if joined else ends)
     with suppress(InputError):
-        reader.mark(joined=joined)
-        assert reader.separate(CLASSES) == -1
-        words = reader.cut()
+        missing = reader.find(block, given_ends, joined=joined)
+        words = reader._words
         edges = reader.edges[:words].ravel()
         assert (np.diff(edges) > 0).all() and edges.min(initial=0) >= 0 and edges.max(initial=0) <= len(content) + 64
-        missing = reader.look_up()
         assert (reader.rows[:words] < 4).all() and reader.rows[:words].min(initial=-1) >= -1
         for first, last in ((0, missing), (missing, missing), (0, missing + 1), (-1, 0), (0, len(reader.missing))):
             if 0 <= first <= last <= missing:
@@ -247,7 +243,7 @@ def test_any_bytes_are_read_inside_their_block(
                     reader.look_again(first, last)
         which = reader.missing[:missing].copy()
         reader.learn(which, np.arange(len(which), dtype=np.int32))
-        reader.look_up()
+        reader.find(block, given_ends)
         if words:
             with pytest.raises(InputError, match="words are"):
                 reader.learn(_int32([words]), _int32([0]))
@@ -256,10 +252,8 @@ def test_any_bytes_are_read_inside_their_block(
 @pytest.mark.parametrize("room", [(0, 0), (1, 1), (3, 20)])
 def test_a_word_longer_than_the_room_for_what_is_learnt_is_not_remembered(room: tuple[int, int]) -> None:
     texts = np.frombuffer(b"x" * 100 + b" " + b"y" * 21 + b" zz\0" + bytes(PADDING), np.uint8)
-    reader = WordReader(WordIndex(["a"]), WordIndex(room=room), Pieces(), 200, cased=True, complete=False)
-    reader.begin(texts, _int32([0]))
-    reader.mark(joined=True)
-    assert (reader.cut(), reader.look_up()) == (3, 3)
+    reader = WordReader(WordIndex(["a"]), WordIndex(room=room), Pieces(), CLASSES, 200, cased=True, complete=False)
+    assert (reader.find(texts, _int32([0])), reader._words) == (3, 3)
     for _ in range(3):
         reader.learn(_int32([0, 1, 2]), _int32([0, 0, 0]))
     assert reader.look_again(0, 3) == (2 if room[1] == 20 else 3)
@@ -295,10 +289,10 @@ def test_sizes_near_2_31_are_refused_before_memory_is_taken() -> None:
         return
     reader, block = _reader([], 64), np.zeros(2**31 + PADDING, np.uint8)  # pages that nobody touches
     with pytest.raises(InputError, match="2147483648 bytes"):
-        reader.begin(block, _int32([]))
+        reader.find(block, _int32([]))
     reader._size = 2**32
     with pytest.raises(InputError, match="2147483648 bytes"):
-        reader.begin(block, _int32([]))
+        reader.find(block, _int32([]))
     with pytest.raises(InputError, match="vectors is int8"):
         Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32))
 

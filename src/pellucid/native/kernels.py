@@ -102,6 +102,8 @@ PADDING = 96  # zeros after a block, so that 64 bytes may be read from any place
 _KEY = 16  # bytes after the words of an index, which are read in one go
 _AHEAD = 12  # rows after those of a block, which are looked at but not used
 _MAX_BLOCK_BYTES = 1 << 31  # bytes of a block: positions in it are 32-bit
+NUL_IN_TEXT, UNCLASSIFIED = -1, -16  # as in words.c
+OTHER_FORM, UNSPACED = 1, 2  # what a block may be left for: texts of class 3, and of class 4
 _SLOT = np.dtype([("key", np.uint64, 2), ("length", np.uint32), ("start", np.uint32), ("row", np.int64)])
 
 
@@ -218,13 +220,17 @@ class WordReader:
         words: WordIndex,
         learnt: WordIndex,
         pieces: Pieces,
+        classes: npt.NDArray[np.uint8],
         size: int,
         *,
         cased: bool,
         complete: bool,
         exact: bool = False,
     ) -> None:
-        """Take the words with a row, an index that may grow, and the bytes of a block.
+        """Take the words with a row, an index that may grow, a class for each code point, and the bytes of a block.
+
+        Classes, which may change, are 0 for not known yet, 1 for part of a word, 2 for a separator, 3 for part of a
+        word that may have another normal form, 4 for one of a script without spaces.
 
         With `cased` words are first looked up as they are, with `exact`, too, only so; with `complete` no word is read
         as its beginning.
@@ -238,69 +244,46 @@ class WordReader:
         self.rows, self.missing = np.zeros(chunks * 32 + _AHEAD, np.int32), np.empty(chunks * 32, np.int32)
         arrays = (self._lowered, *self._bits, self.edges, self.rows, self.missing)
         self._scratch = byref(_ScratchStruct(*map(address, arrays)))
-        self._keepalive = words, learnt, pieces
+        self._keepalive = words, learnt, pieces, classes
+        self._classes = checked("classes", classes, np.uint8, (0x110000,))
         self._lexicon = byref(_LexiconStruct(
             *(index.address for index in (words, learnt, pieces.first, pieces.inside)),
             pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, exact, complete,
         ))  # fmt: skip
-        self._arrays: tuple[Any, ...] = ()
-        self._block_address = self._ends = self._used = self._texts = self._words = self._missing = 0
+        self._block_address = self._words = self._missing = 0
 
-    def begin(self, block: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> None:
-        """Take a block: the valid UTF-8 of some texts, a NUL after each, and `PADDING` zeros; and an end for each."""
-        used = len(block) - PADDING
+    def find(
+        self, block: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], *, stops: int = 0, joined: bool = True
+    ) -> int:
+        """Find the words of a block and their rows; return how many are `missing`: only Python can find these.
+
+        With `joined` every NUL ends a text, and `ends` are set. Without they are given, in bytes, and any other NUL is
+        part of a word, as it is for BERT. At last they are numbers of words.
+
+        Args:
+            block: the valid UTF-8 of some texts, a NUL after each, and `PADDING` zeros.
+            ends: an end for each text.
+            stops: `OTHER_FORM` and `UNSPACED`, added up: which texts are not to be read.
+            joined: whether texts hold no NUL.
+
+        Returns:
+            the number; or `NUL_IN_TEXT`; or `UNCLASSIFIED` - c for a code point c whose class is 0; or
+            `NUL_IN_TEXT` - those of `stops` that the texts have. Then nothing was found.
+        """
+        used, texts = len(block) - PADDING, len(ends)
         if not 0 <= used <= self._size or used > _MAX_BLOCK_BYTES - PADDING:
             raise InputError(f"a block has {used} bytes, and there is room for {self._size}")
-        self._words = self._missing = 0
-        self._block_address = checked("block", block, np.uint8, (len(block),))
-        self._ends = checked("ends", ends, np.int32, (len(ends),), writes=True)
-        self._used, self._texts, self._arrays = used, len(ends), (block, ends)
-
-    def find(self) -> int:
-        """Mark, cut and look up; return how many words are `missing`, or -1: then these steps are taken one by one.
-
-        That is so where there is more than ASCII, or a NUL within a text.
-        """
-        words, self._missing = ctypes.c_int64(), 0
+        block_address = checked("block", block, np.uint8, (len(block),))
+        ends_address = checked("ends", ends, np.int32, (texts,), writes=True)
+        if not joined and texts and not (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < used):
+            raise InputError(f"texts end outside the {used} bytes of their block")
+        words, self._block, self._block_address = ctypes.c_int64(), block, block_address
         n_missing = self._library.words_find(
-            self._lexicon, self._block_address, self._used, self._ends, self._texts, self._scratch, byref(words)
-        )
+            self._lexicon, block_address, used, ends_address, texts, joined, self._classes, stops, self._scratch,
+            byref(words),
+        )  # fmt: skip
         self._words, self._missing = words.value, max(n_missing, 0)
         return int(n_missing)
-
-    def mark(self, *, joined: bool) -> tuple[int, int]:
-        """Find which bytes belong to words; return how many NULs there are, and whether there is more than ASCII.
-
-        With `joined` every NUL ends a text, and the ends are set; without they are given, in bytes, and any other NUL
-        is part of a word, as it is for BERT.
-        """
-        ends = self._arrays[1]
-        if not joined and self._texts and not (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < self._used):
-            raise InputError(f"texts end outside the {self._used} bytes of their block")
-        has_non_ascii = ctypes.c_int64()
-        n_nuls = self._library.words_mark(
-            self._block_address, self._used, self._ends, self._texts, joined, self._scratch, byref(has_non_ascii)
-        )
-        return n_nuls, has_non_ascii.value
-
-    def separate(self, classes: npt.NDArray[np.uint8]) -> int:
-        """Cut words at separators beyond ASCII; return the first code point whose class is 0, not known yet, or -1.
-
-        In the place of -1 it is -2 where a text may have another normal form (class 3), -3 where one has characters of
-        a script without spaces (class 4), and -4 where there is both.
-        """
-        classes_address = checked("classes", classes, np.uint8, (0x110000,))
-        return int(self._library.words_separate(self._block_address, self._used, classes_address, self._scratch))
-
-    def cut(self) -> int:
-        """List the words; the ends of texts become numbers of words. Return how many there are."""
-        self._words = int(self._library.words_cut(self._used, self._ends, self._texts, self._scratch))
-        return self._words
-
-    def look_up(self) -> int:
-        """Find the rows of the words, -1 for unknown ones; return how many are `missing`: only Python can find them."""
-        self._missing = int(self._library.words_look_up(self._lexicon, self._block_address, self._scratch, self._words))
-        return self._missing
 
     def look_again(self, first: int, last: int) -> int:
         """Look up the missing words `first` to `last` once more; those still missing stand from `first` on."""
@@ -315,16 +298,14 @@ class WordReader:
         learnt, edges = self._keepalive[1].address, address(self.edges)
         self._library.words_learn(learnt, self._block_address, edges, *addresses, len(word_indices))
 
-    def list_tokens(self, classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    def list_tokens(self, byte_classes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         """Return which words stand between blanks, with at most one mark before and one after them.
 
-        `classes` [256] says what a byte is beside a word: 1 for a blank, + 2 for such a mark before, + 4 after a word.
+        `byte_classes` [256] says what a byte is beside a word: 1 for a blank, + 2 for a mark before, + 4 after it.
         """
         is_token = np.empty(self._words, np.bool_)
-        classes_address = checked("classes", classes, np.uint8, (256,))
-        self._library.words_list_tokens(
-            self._block_address, classes_address, self._scratch, self._words, address(is_token)
-        )
+        classes = checked("classes", byte_classes, np.uint8, (256,))
+        self._library.words_list_tokens(self._block_address, classes, self._scratch, self._words, address(is_token))
         return is_token
 
 

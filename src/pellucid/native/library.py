@@ -20,14 +20,10 @@ _SIGNATURES = """
 words_join          - p p i p i
 words_count_characters i o i i p
 words_join_list     i o i p p i i p
-words_mark          i p i p i i p p
-words_find          i p p i p i p p
-words_separate      i p i p p
-words_cut           i i p i p
+words_find          i p p i p i i p i p p
 words_forget        - p
 words_insert        - p p i
 words_learn         - p p p p p i
-words_look_up       i p p p i
 words_look_again    i p p p i i
 words_list_tokens   - p p p i p
 words_group         i p p i p p p p p

@@ -1,10 +1,10 @@
-/* From a block of UTF-8 to words and their rows: what static/bulk.py asks of each block of texts, in this order.
+/* From a block of UTF-8 to words and their rows: what words_find does with each block of texts, in this order.
 
-   1. words_mark reads 16 to 64 bytes at a time and writes, as bits, which bytes belong to words; ASCII letters are
+   1. `mark` reads 16 to 64 bytes at a time and writes, as bits, which bytes belong to words; ASCII letters are
       lower-cased on the way. It is one pass over the text with no branch for each character.
-   2. words_separate clears the bits of separators beyond ASCII, by a table read off BERT's own pre-tokenizer.
-   3. words_cut lists where runs of bits start and end: those are the words, as split_words gives them.
-   4. words_look_up finds the row of each word in a hash table. Words are compared by their bytes, never by a hash
+   2. `separate` clears the bits of separators beyond ASCII, by a table read off BERT's own pre-tokenizer.
+   3. `cut` lists where runs of bits start and end: those are the words, as split_words gives them.
+   4. `look_up` finds the row of each word in a hash table. Words are compared by their bytes, never by a hash
       alone, so that the result is exactly that of Vocabulary.row; the few that only Python can answer are left to it.
 
    Time is spent waiting for memory, not computing: a table of 100,000 words fits no cache. Hence a slot is requested
@@ -170,8 +170,8 @@ EXPORT int64_t words_join_list(void *list, int64_t texts, const uint8_t *is_asci
 
    With `joined`, every NUL of the `used` bytes ends a text, and `ends` is filled, up to `texts`. Without, `ends` is
    given, and any other NUL is part of a word, as it is for BERT. */
-EXPORT int64_t words_mark(const uint8_t *block, int64_t used, int32_t *ends, int64_t texts, int64_t joined,
-                          const struct words_scratch *scratch, int64_t *beyond)
+static int64_t mark(const uint8_t *block, int64_t used, int32_t *ends, int64_t texts, int64_t joined,
+                    const struct words_scratch *scratch, int64_t *beyond)
 {
     int64_t found = 0, chunks = (used + CHUNK - 1) / CHUNK;
     *beyond = 0;
@@ -210,8 +210,8 @@ EXPORT int64_t words_mark(const uint8_t *block, int64_t used, int32_t *ends, int
    `classes` holds for each code point 0 for not known, 1 for part of a word, 2 for separator, 3 for part of a word that
    may have another normal form, 4 for one of a script without spaces. In the place of -1 it is -2 where there is a 3,
    -3 where there is a 4, and -4 where there are both. */
-EXPORT int64_t words_separate(const uint8_t *block, int64_t used, const uint8_t *classes,
-                              const struct words_scratch *scratch)
+static int64_t separate(const uint8_t *block, int64_t used, const uint8_t *classes,
+                        const struct words_scratch *scratch)
 {
     uint32_t seen = 0; /* a bit for each class */
     for (int64_t chunk = 0; chunk < (used + CHUNK - 1) / CHUNK; chunk++) {
@@ -244,7 +244,7 @@ EXPORT int64_t words_separate(const uint8_t *block, int64_t used, const uint8_t 
        word    0 1 1 1 0 1 1 1 0
        before  0 0 1 1 1 0 1 1 1     the bits of `word`, each moved to the next byte
        edges   0 1 0 0 1 1 0 0 1     word XOR before: 1 to 4 is "the", 5 to 8 is "cat" */
-EXPORT int64_t words_cut(int64_t used, int32_t *ends, int64_t texts, const struct words_scratch *scratch)
+static int64_t cut(int64_t used, int32_t *ends, int64_t texts, const struct words_scratch *scratch)
 {
     int64_t found = 0, text = 0;
     uint64_t carry = 0;
@@ -493,8 +493,8 @@ static inline struct probe probe_for(const struct words_index *index, const uint
 }
 
 /* Set the row of each word; list those that are neither in the vocabulary nor learnt, and return how many. */
-EXPORT int64_t words_look_up(const struct words_lexicon *lexicon, const uint8_t *block,
-                             const struct words_scratch *scratch, int64_t words)
+static int64_t look_up(const struct words_lexicon *lexicon, const uint8_t *block, const struct words_scratch *scratch,
+                       int64_t words)
 {
     const struct words_index *index = lexicon->words;
     const uint8_t *text = lexicon->cased ? block : scratch->lowered;
@@ -540,17 +540,30 @@ EXPORT int64_t words_look_again(const struct words_lexicon *lexicon, const uint8
     return missing - first;
 }
 
-/* Mark, cut and look up in one call; return how many words are missing and set how many there are.
+enum { NUL_IN_TEXT = -1, UNCLASSIFIED = -16 }; /* as in kernels.py */
 
-   -1: there is more than ASCII, or a NUL in a text; then these steps are taken one by one. */
+/* Find the words of a block and their rows; return how many words are missing and set how many there are.
+
+   Below 0 nothing is found: NUL_IN_TEXT where, with `joined`, a NUL stands within a text; UNCLASSIFIED - c for the first
+   code point c whose class is not known yet; and what `separate` returns where it is one of `stops`, 1 for other forms
+   and 2 for scripts without spaces. */
 EXPORT int64_t words_find(const struct words_lexicon *lexicon, const uint8_t *block, int64_t used, int32_t *ends,
-                          int64_t texts, const struct words_scratch *scratch, int64_t *words)
+                          int64_t texts, int64_t joined, const uint8_t *classes, int64_t stops,
+                          const struct words_scratch *scratch, int64_t *words)
 {
-    int64_t beyond, found = words_mark(block, used, ends, texts, 1, scratch, &beyond);
-    if (found != texts || beyond)
-        return -1;
-    *words = words_cut(used, ends, texts, scratch);
-    return words_look_up(lexicon, block, scratch, *words);
+    int64_t beyond, found = mark(block, used, ends, texts, joined, scratch, &beyond);
+    if (joined && found != texts)
+        return NUL_IN_TEXT;
+    if (beyond) {
+        int64_t point = separate(block, used, classes, scratch);
+        if (point >= 0)
+            return UNCLASSIFIED - point;
+        int64_t stop = (-1 - point) & stops;
+        if (stop)
+            return -1 - stop;
+    }
+    *words = cut(used, ends, texts, scratch);
+    return look_up(lexicon, block, scratch, *words);
 }
 
 enum { BLANK = 1, OPENING = 2, CLOSING = 4 }; /* what a byte is beside a word; see BYTE_CLASSES of index/terms.py */

@@ -22,7 +22,11 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.native.kernels import (
+    NUL_IN_TEXT,
+    OTHER_FORM,
     PADDING,
+    UNCLASSIFIED,
+    UNSPACED,
     Pieces,
     Table,
     WordIndex,
@@ -209,7 +213,7 @@ class _Reader:
 
     def _sized(self, size: int) -> WordReader:
         words, pieces, cased, complete, exact = self._lookup
-        return WordReader(words, self._learnt, pieces, size, cased=cased, complete=complete, exact=exact)
+        return WordReader(words, self._learnt, pieces, CLASSES, size, cased=cased, complete=complete, exact=exact)
 
     def find(
         self, texts: _Texts, *, normal: bool = False
@@ -226,21 +230,16 @@ class _Reader:
         block = self._block(texts)
         n_bytes = len(block) - PADDING
         reader = self._reader if n_bytes <= _BLOCK_BYTES else self._sized(n_bytes)
-        ends = np.empty(len(texts), np.int32)
-        reader.begin(block, ends)
-        missing = reader.find()
-        if missing < 0:
-            n_nuls, has_non_ascii = reader.mark(joined=True)
-            if n_nuls != len(texts):  # a text holds a NUL
-                ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
-                _, has_non_ascii = reader.mark(joined=False)
-            while (point := reader.separate(CLASSES) if has_non_ascii else -1) >= 0:
-                _classify_page(point)
-            changes, is_unspaced = point in (-2, -4), point in (-3, -4)
-            if not normal and vocabulary is not None and (changes or (is_unspaced and vocabulary.cuts_scripts)):
-                return self.find(vocabulary.spaced(_strings(texts), normal=not changes), normal=True)
-            reader.cut()
-            missing = reader.look_up()
+        ends, joined = np.empty(len(texts), np.int32), True
+        stops = 0 if normal or vocabulary is None else OTHER_FORM + UNSPACED * vocabulary.cuts_scripts
+        while (missing := reader.find(block, ends, stops=stops, joined=joined)) < 0:
+            if missing == NUL_IN_TEXT:
+                ends[:], joined = np.cumsum(self._sizes(texts) + 1) - 1, False
+            elif missing <= UNCLASSIFIED:
+                _classify_page(UNCLASSIFIED - missing)
+            elif vocabulary is not None:
+                is_normal = missing == NUL_IN_TEXT - UNSPACED
+                return self.find(vocabulary.spaced(_strings(texts), normal=is_normal), normal=True)
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
             n_missing = reader.look_again(first, last) if first else last
@@ -448,8 +447,7 @@ def _cuts_like_bert(file: dict[str, Any]) -> bool:
 
 
 CLASSES = np.zeros(0x110000, np.uint8)
-"""For each code point: 0 not looked at yet, 1 part of a word, 2 separator (whitespace or punctuation), 3 part of a word
-that may have another word form, 4 one of a script without spaces."""
+"""For each code point what `WordReader` takes: 0 until it is looked at."""
 
 
 def _classify_page(point: int) -> None:
