@@ -42,7 +42,7 @@ def align(
 ) -> None:
     """Show how far the embeddings of models hold the tokens of their texts, and which (key tokens, section 3)."""
     from papers.keytokens.alignment import align as make
-    from pellucid.keytokens.alignment import open_decoder
+    from papers.keytokens.alignment import open_decoder
 
     opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
     stems = None if language == "none" else language

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,10 +21,14 @@ from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.keytokens.alignment import check_decoder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.head import top_tokens
+from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.loading import load
+from pellucid.persistence.folder import identify, locate
 from pellucid.text.inputs import check_texts
+from pellucid.transformer.attention import is_causal_lm
+from pellucid.transformer.backbone import open_backbone, read_transformer_config
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,10 +186,11 @@ def align(
     read = check_texts(texts)
     settings: dict[str, KeyTokenEmbedder] = {}
     for name, model in models.items():
-        plain = check_decoder(name, model)
-        settings[name] = plain if instruction is None else plain.with_instruction("")
+        if not isinstance(model, KeyTokenEmbedder):
+            raise InputError(f"{name!r:.80} is {type(model).__name__}; only key-token models are decoded to tokens")
+        settings[name] = model if instruction is None else model.with_instruction("")
         if instruction is not None:
-            settings[f"{name}, instructed"] = plain.with_instruction(instruction)
+            settings[f"{name}, instructed"] = model.with_instruction(instruction)
     given: dict[str, EmbeddedTexts] = {}
     for name, model in settings.items():
         embeddings = model.embed(read)
@@ -194,6 +199,15 @@ def align(
             moved = model.with_adjustment(mean_adjustment(embeddings))
             given[f"{name}, centred"] = embedded_texts(moved, read, embeddings=embeddings)
     return align_embeddings(given, k=k, language=language, examples=examples)
+
+
+def open_decoder(name: str, pooling: Any) -> Any:
+    """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
+    if identify(name) not in ("transformer", "sentence-transformers"):
+        return load(name)
+    settings, folder = KeyTokenSettings(pooling=pooling, top_k=None), locate(name)
+    attention = "causal" if is_causal_lm(read_transformer_config(folder)) else "bidirectional"
+    return KeyTokenEmbedder(open_backbone(folder, attention=attention), settings)
 
 
 def embedded_texts(
@@ -208,9 +222,8 @@ def embedded_texts(
         special_tokens: count in T the special tokens that the tokenizer adds, as the paper's code does.
 
     Raises:
-        InputError: the model is of another family, or an item is no string.
+        InputError: an item is no string.
     """
-    check_decoder("the model", model)
     if embeddings is None:
         embeddings = model.embed(list(texts))
     adjusted = model.adjustment.apply(embeddings)

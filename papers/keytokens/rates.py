@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.keytokens.head import HeadRows, TokenHead, top_tokens
+from pellucid.keytokens.head import TokenHead, top_tokens
 from pellucid.keytokens.states import before_rows
 from pellucid.text.unicode import well_formed
 from pellucid.text.words import split_words
@@ -277,7 +277,10 @@ def decoded_texts(
     """
     rows, weight = before_rows(backbone, embeddings), head.weight
     if head.bias is not None:  # as one more column
-        rows, weight = np.column_stack([rows, np.ones(len(rows), np.float32)]), HeadRows(weight, head.bias)
+        rows, weight = (
+            np.column_stack([rows, np.ones(len(rows), np.float32)]),
+            np.column_stack([head.rows(), head.bias]),
+        )
     return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts, special_tokens), weight, head.tokens)
 
 

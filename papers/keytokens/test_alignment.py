@@ -21,7 +21,7 @@ from papers.keytokens.alignment import (
 from papers.keytokens.rates import EmbeddedTexts, literal_tokens, measure
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
-from pellucid.keytokens.head import HeadRows, top_tokens
+from pellucid.keytokens.head import top_tokens
 from pellucid.transformer.tokenwords import readable
 from tables import HOSTILE, check_views
 
@@ -81,9 +81,9 @@ def test_a_head_of_torch_in_half_precision_and_one_with_a_bias():
     torch = pytest.importorskip("torch")
     head = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.bfloat16)
     assert top_tokens([[2.0, 1.0]], head, 2).ids.tolist() == [[2, 0]]
-    biased = HeadRows(head, [5.0, 0.0, 0.0])
-    assert biased.shape == (3, 3)
-    assert top_tokens([[2.0, 1.0, 1.0]], biased, 2, chunk=2).ids.tolist() == [[0, 2]]
+    bias, chosen = np.array([5.0, 0.0, 0.0], np.float32), np.array([0, 1])
+    assert top_tokens([[2.0, 1.0]], head, 2, bias=bias, chunk=2).ids.tolist() == [[0, 2]]
+    assert top_tokens([[2.0, 1.0]], head, 2, bias=bias, ids=chosen).ids.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from papers.lens.own_words import OwnWordsEmbedder, OwnWordsSettings
+from papers.lens.own_words import OwnWordsEmbedder
 from pellucid.core.arrays import Role, l2_normalize
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError, ModelFolderError
@@ -194,8 +194,7 @@ def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconE
     Raises:
         InputError: the backbone is no causal language model, or attention looks both ways.
     """
-    settings = OwnWordsSettings(**asdict(_asking(backbone, max_length)))
-    return OwnWordsEmbedder(backbone, _unclustered(backbone), settings)
+    return OwnWordsEmbedder(backbone, _unclustered(backbone), _asking(backbone, max_length))
 
 
 def promptreps_dense(backbone: Backbone, *, max_length: int | None = None) -> DenseEmbedder:

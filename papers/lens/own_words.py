@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
 
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.lexicon import LexiconEmbedder, LexiconSettings
-from pellucid.text.unicode import lowercase
-from pellucid.text.words import split_words
-from pellucid.transformer.reading import Encoding
+from pellucid.text.unicode import canonicalize, lowercase
+from pellucid.text.words import Span, split_words
+from pellucid.transformer.backbone import Backbone
+from pellucid.transformer.reading import Encoding, Reader
 
 _WITHOUT_WORDS = 10  # tokens, as in the published code
 
@@ -43,11 +42,9 @@ def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(token for encoding in encodings for token in encoding.ids))
 
 
-def keep_own_words(weights: Vectors, encodings: Sequence[Encoding], assignment: npt.NDArray[np.int64]) -> Vectors:
-    """Set weights [texts, k] to 0 for clusters without a word of the text, where its encoding names words."""
-    for row, encoding in zip(weights, encodings, strict=True):
-        if encoding.words is None:
-            continue
+def keep_own_words(weights: Vectors, readings: Sequence[Any], assignment: npt.NDArray[np.int64]) -> Vectors:
+    """Set weights [texts, k] to 0 for clusters without a word of the text."""
+    for row, encoding in zip(weights, readings, strict=True):
         if not len(assignment):
             raise InputError("own words need clusters that know their tokens; these have only centroids")
         word_clusters = assignment[list(encoding.words)]
@@ -60,17 +57,32 @@ def keep_own_words(weights: Vectors, encodings: Sequence[Encoding], assignment: 
     return weights
 
 
-@dataclass(frozen=True)
-class OwnWordsSettings(LexiconSettings):
-    """Settings of a model that keeps a text's own words."""
+class OwnWordsReading(NamedTuple):
+    """An `Encoding` and the ids of the tokens of the text's own words."""
 
-    def kept_tokens(self, text: str, tokenizer: Tokenizer) -> tuple[int, ...]:
-        """Return the ids of the tokens of the text's own words."""
-        return own_word_ids(text, tokenizer)
+    ids: list[int]
+    first: int
+    spans: list[Span]
+    last: int
+    cut: int
+    words: tuple[int, ...]
+
+
+class OwnWordsReader(Reader):
+    """A reader that also notes the text's own words."""
+
+    def read(self, texts: Sequence[str], **options: Any) -> list[Any]:
+        """Return the encodings of `texts` with their own words."""
+        words = (own_word_ids(canonicalize(text), self._plain) for text in texts)
+        return [OwnWordsReading(*encoding, own) for encoding, own in zip(super().read(texts, **options), words)]
 
 
 class OwnWordsEmbedder(LexiconEmbedder):
     """A lexicon model that keeps only the coordinates of a text's own words, function words excepted."""
+
+    def _read_with(self, backbone: Backbone, settings: LexiconSettings) -> None:
+        super()._read_with(backbone, settings)
+        self._reader = OwnWordsReader(backbone.tokenizer, self.settings)
 
     def _weights(self, encodings: Sequence[Encoding]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         weights, fired = super()._weights(encodings)

@@ -15,7 +15,7 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 from papers.lens.baselines import ECHO_SETTINGS, DenseEmbedder, echo, promptreps, promptreps_dense, splade
-from papers.lens.own_words import FUNCTION_WORDS, OwnWordsEmbedder, OwnWordsSettings, own_word_ids
+from papers.lens.own_words import FUNCTION_WORDS, OwnWordsEmbedder, own_word_ids
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
 from pellucid.transformer.backbone import prepare
@@ -310,7 +310,7 @@ def test_clusters_without_tokens_have_no_own_words(causal):
     from pellucid.lexicon.clusters import Clusters
 
     centroids = causal.head[:5].numpy()
-    model = OwnWordsEmbedder(causal, Clusters.nameless(centroids), OwnWordsSettings())
+    model = OwnWordsEmbedder(causal, Clusters.nameless(centroids))
     with pytest.raises(InputError, match="own words need clusters that know their tokens"):
         model.encode(["cars"])
 

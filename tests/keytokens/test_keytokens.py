@@ -448,7 +448,6 @@ def test_top_k_and_widths_out_of_range_are_refused(llama):
     [
         {"pooling": "max"},
         {"signs": "both"},
-        {"similarity": "euclid"},
         {"top_k": 0},
         {"top_k": 2.0},
         {"start_token": 1},

@@ -108,5 +108,5 @@ def test_what_cannot_be_decided_is_refused(model, texts, options, message):
 
 
 def test_another_family_is_refused(fruit):
-    with pytest.raises(InputError, match="'the model' is static; only key-token models"):
+    with pytest.raises(InputError, match="only key-token models are decoded to tokens"):
         token_alignment(fruit, TEXTS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,8 @@ from pellucid.errors import InputError, check_integer, check_seed, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.states import KeyPooling, KeyTokenSettings, before_rows, own_tokens
-from pellucid.loading import load
-from pellucid.persistence.folder import identify, locate
+from pellucid.keytokens.states import before_rows, own_tokens
 from pellucid.text.inputs import check_texts
-from pellucid.transformer.attention import is_causal_lm
-from pellucid.transformer.backbone import open_backbone, read_transformer_config
 from pellucid.transformer.tokenwords import Rank
 
 MIN_TEXTS = 20  # an interval over fewer says nothing
@@ -109,7 +105,8 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
         InputError: the model is of another family, fewer than 20 different texts have a token, an item is no string, or
             `draws` is not from 1 to 10,000.
     """
-    check_decoder("the model", model)
+    if getattr(model, "family", "") != "keytokens":
+        raise InputError(f"only key-token models are decoded to tokens, got {shown(model)}")
     check_integer("draws", draws, most=10_000)  # memory and time grow with them
     check_seed(seed)
     checked_texts = check_texts(texts)
@@ -177,30 +174,3 @@ def _control(name: str, shares: Floats, control_shares: Floats) -> AlignmentCont
         error += control_shares.mean(axis=1).var(ddof=1) / len(control_shares)
     mean, reach = float(gains.mean()), _INTERVAL_STANDARD_ERRORS * float(np.sqrt(error))
     return AlignmentControl(name, float(control_shares.mean()), mean, mean - reach, mean + reach)
-
-
-def check_decoder(name: str, model: Any) -> KeyTokenEmbedder:
-    """Return a model that decodes to tokens.
-
-    Raises:
-        InputError: it is of another family.
-    """
-    family = getattr(model, "family", type(model).__name__)
-    if family != "keytokens":
-        raise InputError(f"{shown(name)} is {family}; only key-token models and transformers are decoded to tokens")
-    decoder: KeyTokenEmbedder = model
-    return decoder
-
-
-def open_decoder(name: str, pooling: str) -> KeyTokenEmbedder:
-    """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head.
-
-    Raises:
-        InputError: there is no such pooling.
-    """
-    if identify(name) not in ("transformer", "sentence-transformers"):
-        return check_decoder(name, load(name))
-    settings = KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None)
-    folder = locate(name)
-    causal = is_causal_lm(read_transformer_config(folder))
-    return KeyTokenEmbedder(open_backbone(folder, attention="causal" if causal else "bidirectional"), settings)

@@ -425,21 +425,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
                 word_scores.setdefault(token.text, score)
         return list(word_scores.items())[:k]
 
-    def dense_similarity(self, embeddings1: Vectors, embeddings2: Vectors) -> Vectors:
-        """Return the similarity the embedder was made for, "cosine" or "dot", of every row to every row.
-
-        Args:
-            embeddings1: float32 [n, d] from `embed`.
-            embeddings2: float32 [m, d].
-
-        Returns:
-            float32 [n, m], after the model's adjustment.
-        """
-        first, second = (self.adjustment.apply(np.atleast_2d(rows)) for rows in (embeddings1, embeddings2))
-        is_dot = self.settings.similarity == "dot"
-        product: Vectors = first @ second.T if is_dot else self.similarity(first, second)
-        return product
-
     def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""
         return f"{self.get_embedding_dimension():,} tokens"

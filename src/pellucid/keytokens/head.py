@@ -97,12 +97,7 @@ class TokenHead:
 
     def top(self, vectors: Vectors, k: int) -> TopTokens:
         """Return the `k` text tokens that score highest for each vector [n, d], best first."""
-        check_integer("k", k, most=len(self.shown))
-        vectors = np.asarray(vectors, np.float32)
-        if self.bias is not None:  # the bias as one more column
-            vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
-        top = top_tokens(vectors, HeadRows(self.weight, self.bias, self.shown), k)
-        return TopTokens(self.shown[top.ids], top.scores)
+        return top_tokens(vectors, self.weight, k, ids=self.shown, bias=self.bias)
 
 
 class TopTokens(NamedTuple):
@@ -112,58 +107,55 @@ class TopTokens(NamedTuple):
     scores: Rows
 
 
-def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = CHUNK_ROWS) -> TopTokens:
-    """Return the `k` rows of `head` that score highest for each embedding [n, d] (Algorithm 1, lines 6 to 11)."""
-    rows, blocks = checked(embeddings, head, k), []
-    for first in range(0, max(1, len(rows)), BLOCK_EMBEDDINGS):
-        block = rows[first : first + BLOCK_EMBEDDINGS]
-        keys = np.zeros((len(block), 0), np.int64)
-        for start in range(0, head.shape[0], chunk):
-            part = head_rows(head, start, start + chunk)
-            if not np.isfinite(part).all():
-                raise InputError(
-                    f"the head holds NaN or infinity among its rows {start:,} to {start + len(part) - 1:,}"
-                )
-            keys = largest_keys(keys, block @ part.T, start, k)
-        keys = np.sort(keys, axis=1)[:, ::-1]
-        ordered = (keys >> 32).astype(np.int32)
-        scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
-        blocks.append((_LOW_32_BITS - (keys & _LOW_32_BITS), scores))
-    return TopTokens(*map(np.concatenate, zip(*blocks)))
+def top_tokens(
+    embeddings: npt.ArrayLike,
+    head: Any,
+    k: int,
+    *,
+    ids: Ids | None = None,
+    bias: Rows | None = None,
+    chunk: int = CHUNK_ROWS,
+) -> TopTokens:
+    """Return the rows of a head that score highest for each embedding (Algorithm 1, lines 6 to 11).
 
+    Args:
+        embeddings: float [n, d].
+        head: [V, d], an array or a tensor.
+        k: rows of each embedding.
+        ids: int64, the rows that may be chosen, ascending; None is all.
+        bias: float32 [V], added to the scores.
+        chunk: rows of the head at a time.
 
-def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
-    """Return the embeddings as float32 [n, d] after checking that they and `k` fit the head."""
-    rows = np.asarray(embeddings, np.float32)
+    Raises:
+        InputError: the parts do not fit together, `k` is out of range, or a number is not finite.
+    """
+    rows, blocks = np.asarray(embeddings, np.float32), []
     if rows.ndim != 2 or rows.shape[1] != head.shape[1]:
         raise InputError(
             f"embeddings of shape {rows.shape} do not fit a head of shape {tuple(head.shape)}; the second numbers must "
             "be equal. A head belongs to the backbone that the embeddings come from"
         )
-    check_integer("k", k, most=head.shape[0])
+    ids = np.arange(head.shape[0]) if ids is None else ids
+    check_integer("k", k, most=len(ids))
     if not np.isfinite(rows).all():
         broken = int(np.argmin(np.isfinite(rows).all(axis=1)))
         raise InputError(f"embedding {broken} holds NaN or infinity; leave its text out")
-    return rows
-
-
-class HeadRows:
-    """Some or all rows of a head, with its bias as one more column for embeddings with a 1 behind them."""
-
-    def __init__(self, weight: Any, bias: npt.ArrayLike | None = None, row_ids: Ids | None = None) -> None:
-        """Take rows [V, d], their bias [V], and the ascending ids of the rows wanted, None for all."""
-        self._weight, self._bias = weight, None if bias is None else np.asarray(bias, np.float32)
-        self._ids = np.arange(weight.shape[0]) if row_ids is None else row_ids
-        self.shape = (len(self._ids), weight.shape[1] + (bias is not None))
-
-    def __getitem__(self, part: slice) -> Rows:
-        """Return rows float32 [n, d], or [n, d + 1] with the bias."""
-        ids = self._ids[part]
-        if not len(ids):
-            return np.zeros((0, self.shape[1]), np.float32)
-        rows = head_rows(self._weight, int(ids[0]), int(ids[-1]) + 1)
-        rows = rows if len(rows) == len(ids) else rows[ids - ids[0]]
-        return rows if self._bias is None else np.column_stack([rows, self._bias[ids]])
+    for first in range(0, max(1, len(rows)), BLOCK_EMBEDDINGS):
+        block = rows[first : first + BLOCK_EMBEDDINGS]
+        keys = np.zeros((len(block), 0), np.int64)
+        for start in range(0, len(ids), chunk):
+            chosen = ids[start : start + chunk]
+            part = head_rows(head, chosen[0], chosen[-1] + 1)
+            part = part if len(part) == len(chosen) else part[chosen - chosen[0]]
+            if not np.isfinite(part).all():
+                raise InputError(f"the head holds NaN or infinity among its rows {chosen[0]:,} to {chosen[-1]:,}")
+            scores = block @ part.T
+            keys = largest_keys(keys, scores if bias is None else scores + bias[chosen], chosen, k)
+        keys = np.sort(keys, axis=1)[:, ::-1]
+        ordered = (keys >> 32).astype(np.int32)
+        scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
+        blocks.append((_LOW_32_BITS - (keys & _LOW_32_BITS), scores))
+    return TopTokens(*map(np.concatenate, zip(*blocks)))
 
 
 def head_rows(head: Any, start: int, stop: int) -> Rows:
@@ -174,11 +166,10 @@ def head_rows(head: Any, start: int, stop: int) -> Rows:
     return np.asarray(part, np.float32)
 
 
-def largest_keys(keys: Ids, scores: Rows, start: int, k: int) -> Ids:
-    """Return the `k` largest keys of each text, unordered, among `keys` so far and a chunk's scores [n, chunk]."""
+def largest_keys(keys: Ids, scores: Rows, ids: Ids, k: int) -> Ids:
+    """Return the `k` largest keys of each text, unordered, among `keys` so far and scores [n, ids]."""
     # A key is one int64 made of a score and the id of its token: keys are ordered by score, then by the lower id.
     bits = (scores + np.float32(0)).view(np.int32)  # -0.0 + 0.0 is 0.0: equal scores have equal bits
     ordered = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
-    ids = np.arange(start, start + scores.shape[1], dtype=np.int64)
     all_keys = np.concatenate([keys, (ordered << 32) | (_LOW_32_BITS - ids)], axis=1)
     return np.partition(all_keys, all_keys.shape[1] - k, axis=1)[:, -k:] if all_keys.shape[1] > k else all_keys

@@ -47,7 +47,6 @@ class KeyTokenSettings(ReadingSettings):
             than all others.
         through_end: average over what the template puts after the text as well (LLM2Vec).
         normalize: L2-normalise the embedding before it is decoded, for models that were trained so.
-        similarity: "cosine" or "dot", what the embedding was trained for; `dense_similarity` follows it.
         top_k: how many tokens are kept of a text, those with the largest logits; None keeps all.
         signs: "positive" keeps no token whose logit is 0 or less; "signed" keeps the largest `top_k` whatever their
             sign (the paper's Eq. 15).
@@ -60,7 +59,6 @@ class KeyTokenSettings(ReadingSettings):
     special_tokens: bool | None = None
     through_end: bool = False
     normalize: bool = False
-    similarity: Literal["cosine", "dot"] = "cosine"
     top_k: int | None = 256
     signs: Signs = "positive"
 
@@ -73,7 +71,6 @@ class KeyTokenSettings(ReadingSettings):
         super().__post_init__()
         check_choice("pooling", self.pooling, KEY_POOLINGS)
         check_choice("signs", self.signs, SIGNS)
-        check_choice("similarity", self.similarity, ("cosine", "dot"))
         for name in ("start_token", "through_end", "normalize"):
             check_choice(name, getattr(self, name), (True, False))
         check_choice("special_tokens", self.special_tokens, (True, False, None))

@@ -79,10 +79,6 @@ class ReadingSettings:
         """Whether a token's state is the one at the position before it."""
         return False
 
-    def kept_tokens(self, text: str, tokenizer: Tokenizer) -> tuple[int, ...] | None:
-        """Return the ids of the tokens whose coordinates are kept of `text`; None keeps all."""
-        return None
-
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model, which reads `context` tokens."""
         if self.max_length is not None and self.max_length > context:
@@ -114,7 +110,6 @@ class Encoding(NamedTuple):
         spans: for each pooled state, in order, the characters of the text that its token covers.
         last: position of the state that is the embedding in "last" pooling; -1 for a text without tokens.
         cut: tokens of the text that did not fit.
-        words: ids of the tokens whose coordinates are kept; None keeps all.
     """
 
     ids: list[int]
@@ -122,7 +117,6 @@ class Encoding(NamedTuple):
     spans: list[Span]
     last: int
     cut: int
-    words: tuple[int, ...] | None = None
 
 
 class Reader:
@@ -236,7 +230,6 @@ class Reader:
             [form.span(*span) for span in tokenised.spans[:room]],
             last,
             len(tokenised.text_ids) - len(fitting_ids),
-            self.settings.kept_tokens(form.text, self._plain),
         )
 
 
