@@ -23,7 +23,7 @@ class OwnModule(LexiconModule):
 
     def __init__(self, model: LexiconEmbedder, adapted: Any, pooling: str) -> None:
         """Take the model that reads, its transformer with an adapter, and "mean" or "last"."""
-        super().__init__(model, adapted, train_head=False)
+        super().__init__(model, adapted)
         self.pooling = pooling
 
     def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -65,9 +65,7 @@ def train_dense(
     with WorkFolder(folder) as work:
         model, adapted = adapted_model(model, settings)
         bind_run(work, model, named, asdict(settings))
-        module = (
-            MeanModule(model, adapted, train_head=False) if pooling == "all" else OwnModule(model, adapted, pooling)
-        )
+        module = MeanModule(model, adapted) if pooling == "all" else OwnModule(model, adapted, pooling)
         train_module(module, collator, work, settings, show_progress_bar=True)
 
 

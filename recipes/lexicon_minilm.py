@@ -278,7 +278,7 @@ def _train(source: Source) -> LexiconEmbedder:
     """Return the trained model."""
     for number, folder, settings in _runs(source, "run"):
         train_lexicon(untrained(source), training_sets(source, PASSES[number]), folder, settings)
-    return trained_model(untrained(source), _mean_adapter(source, "run"), None)
+    return trained_model(untrained(source), _mean_adapter(source, "run"))
 
 
 def _train_dense(source: Source) -> Any:

@@ -320,7 +320,7 @@ def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
             model = train_lexicon(model, sets, folder, settings)
         else:
             train_dense(model, sets, folder, settings, row.pooling)
-            model = trained_model(model, folder / TRAINED, None)
+            model = trained_model(model, folder / TRAINED)
         model.backbone.lower.save()
     if row.clusters != 0:
         return model

@@ -160,19 +160,16 @@ def loss_of(module, chunk=None):
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
-@pytest.mark.parametrize("train_head", [False, True])
-def test_gradients_reach_the_adapter_and_the_head_only_if_wanted(kind, train_head):
+def test_gradients_reach_the_adapter_alone(kind):
     model = lexicon(kind)
     copied, adapted = adapted_model(model, QUICK)
-    module = LexiconModule(copied, adapted, train_head=train_head)
+    module = LexiconModule(copied, adapted)
     batch = batch_of(model)
     loss_of(module)(columns(batch), batch["label"]).backward()
     for name, weight in module.named_parameters():
         if "lora_" in name:
             assert weight.grad is not None, name
             assert bool(weight.grad.any()) == ("lora_B" in name), name  # B is 0, so that A has none in the first step
-        elif name == "head":
-            assert (weight.grad is not None and bool(weight.grad.any())) == train_head
         else:
             assert weight.grad is None, name
     adapters = {name.split(".lora_A")[0] for name, _ in module.named_parameters() if "lora_A" in name}
@@ -199,7 +196,7 @@ def test_cached_gradients_are_the_gradients(kind):
     found = []
     for chunk in (None, 2):
         copied, adapted = adapted_model(model, replace(QUICK, dropout=0))
-        module = LexiconModule(copied, adapted, train_head=True)
+        module = LexiconModule(copied, adapted)
         batch = batch_of(model, [replace(row, type=kind) for row in ROWS if row.neg], numbers=(0, 1, 2, 3))
         loss = loss_of(module, chunk=chunk)(columns(batch), batch["label"])
         loss.backward()
@@ -213,7 +210,7 @@ def test_cached_gradients_are_the_gradients(kind):
 def test_the_module_embeds_as_the_model_does():
     model = lexicon("llama", LexiconSettings(instruction="query the horse"))
     copied, adapted = adapted_model(model, QUICK)
-    module = LexiconModule(copied, adapted, train_head=False).eval()
+    module = LexiconModule(copied, adapted).eval()
     query, candidate = columns(batch_of(model, numbers=[2], group=2))
     with torch.inference_mode():
         made = [module(column)["sentence_embedding"].numpy() for column in (query, candidate)]
@@ -271,13 +268,12 @@ def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
 
 
 @pytest.mark.usefixtures("outside_allowed")
-def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
+def test_what_is_trained_is_saved_as_an_adapter(tmp_path):
     model = lexicon("llama")
     model.backbone.model.save_pretrained(tmp_path / "base")
     model.backbone.tokenizer.save_pretrained(tmp_path / "base")
     backbone = open_backbone(tmp_path / "base", device="cpu")
-    trained = train(LexiconEmbedder(backbone, model.clusters), tmp_path / "run", train_head=True)
-    assert np.abs(trained.clusters.centroids - model.clusters.centroids).max() > 1e-3
+    trained = train(LexiconEmbedder(backbone, model.clusters), tmp_path / "run")
     trained.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
     assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
     with allow_external(True):
@@ -323,7 +319,7 @@ def adapter_of(folder):
 @pytest.mark.full
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch):
     sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
-    train(lexicon(), tmp_path / "whole", sets, train_head=True)  # 8 steps in two epochs
+    train(lexicon(), tmp_path / "whole", sets)  # 8 steps in two epochs
 
     def stop(self, args, state, control, **kwargs):
         if state.global_step == 7:
@@ -332,29 +328,19 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(Watch, "on_step_end", stop)
         with pytest.raises(KeyboardInterrupt):
-            train(lexicon(), tmp_path / "stopped", sets, train_head=True)
+            train(lexicon(), tmp_path / "stopped", sets)
     half = tmp_path / "stopped" / "checkpoint-8"  # what a kill leaves while it is written
     half.mkdir()
     (half / "adapter_config.json").write_text("{}")
     steps = []
     original = LexiconTrainer.compute_loss
     monkeypatch.setattr(LexiconTrainer, "compute_loss", lambda *a, **k: steps.append(1) or original(*a, **k))
-    train(lexicon(), tmp_path / "stopped", sets, train_head=True)
+    train(lexicon(), tmp_path / "stopped", sets)
     assert len(steps) == 2  # from checkpoint 6
     whole, stopped = adapter_of(tmp_path / "whole"), adapter_of(tmp_path / "stopped")
     assert whole.keys() == stopped.keys() and all(torch.equal(whole[name], stopped[name]) for name in whole)
-    heads = [load_file(str(tmp_path / name / "trained" / "head.safetensors"))["head"] for name in ("whole", "stopped")]
-    assert torch.equal(*heads)
-    again = train(lexicon(), tmp_path / "stopped", sets, train_head=True)
-    assert len(steps) == 2 and np.allclose(again.clusters.centroids, heads[1])  # what is finished stays as it is
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("prompt", ["", "Find a paraphrase."])
-def test_a_model_trained_on_prompts_says_that_it_takes_instructions(tmp_path, prompt):
-    rows = [replace(row, prompt=prompt) for row in ROWS]
-    trained = train(lexicon(), tmp_path / "run", [TrainingSet("pairs", rows)], max_steps=1)
-    assert trained.settings.takes_instruction == bool(prompt)
+    train(lexicon(), tmp_path / "stopped", sets)
+    assert len(steps) == 2  # what is finished stays as it is
 
 
 @pytest.mark.full
@@ -480,11 +466,11 @@ def test_a_checkpoint_that_there_is_no_room_for_is_a_writing_error(tmp_path, mon
 @pytest.mark.full
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     model = lexicon()
-    train(model, tmp_path / "run", epochs=1, train_head=True)  # two steps
+    train(model, tmp_path / "run", epochs=1)  # two steps
     found = assert_damage_is_refused(
-        lambda folder: train(model, folder, epochs=1, train_head=True), tmp_path / "run", unused=("trained",)
+        lambda folder: train(model, folder, epochs=1), tmp_path / "run", unused=("trained",)
     )
-    assert found >= 7  # adapter, head, optimizer, schedule, random numbers, state of the trainer and of the run
+    assert found >= 6  # adapter, optimizer, schedule, random numbers, state of the trainer and of the run
 
 
 def test_bad_input_is_refused_before_anything_starts(tmp_path, monkeypatch):

@@ -62,13 +62,11 @@ class LexiconSettings(ReadingSettings):
         shift: use for a token the state at the position before it, which is where a causal language model predicts
             it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
             token that the tokenizer adds by itself.
-        takes_instruction: whether the model was trained with instructions.
         max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
     """
 
     pooling: Pooling = "max"
     shift: bool | None = None
-    takes_instruction: bool = False
     max_active_dims: int | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +80,6 @@ class LexiconSettings(ReadingSettings):
             raise InputError("template is None; it must be a string")
         check_choice("pooling", self.pooling, POOLINGS)
         check_choice("shift", self.shift, (True, False, None))
-        check_choice("takes_instruction", self.takes_instruction, (True, False))
         check_integer("max_active_dims", self.max_active_dims, optional=True)
 
     @property

@@ -39,24 +39,21 @@ except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
 
 _OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
-HEAD = "head.safetensors"
-"""Where a checkpoint keeps centroids that are trained."""
 
 
 class LexiconModule(InputModule):  # type: ignore[misc, unused-ignore]
     """The whole lexicon model as one module: readings in, embeddings of length 1 out."""
 
-    def __init__(self, model: LexiconEmbedder, adapted: Any, *, train_head: bool) -> None:
+    def __init__(self, model: LexiconEmbedder, adapted: Any) -> None:
         """Take the model, and its transformer with an adapter of peft in it."""
         super().__init__()
         self.adapted, self.pooling = adapted, model.settings.pooling
         self._states, self.tokenizer = model.backbone.states, model.backbone.tokenizer
-        head = torch.tensor(model.clusters.centroids, device=model.backbone.device)
-        self.head = torch.nn.Parameter(head if train_head else head.to(model.backbone.model.dtype), train_head)
+        self.head = model.backbone.tensor(model.clusters.centroids)
         self.bias = None if model.bias is None else torch.tensor(model.bias, device=model.backbone.device)
 
     def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return the embeddings [B, k] of a batch of readings; gradients reach adapter and head."""
+        """Return the embeddings [B, k] of a batch of readings; gradients reach the adapter."""
         hidden = self._states(features["input_ids"], features["attention_mask"])
         if self.pooling == "last":
             values = last_pooled(hidden, features["last"], self.head, self.bias)
@@ -65,22 +62,8 @@ class LexiconModule(InputModule):  # type: ignore[misc, unused-ignore]
         return {"sentence_embedding": functional.normalize(values.float(), dim=1)}
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write the adapter, and the head if it is trained."""
-        from safetensors.torch import save_file
-
+        """Write the adapter."""
         self.adapted.save_pretrained(output_path)
-        if self.head.requires_grad:
-            save_file({"head": self.head.detach().contiguous()}, str(Path(output_path) / HEAD))
-
-    def restore(self, folder: Path) -> None:
-        """Load what `save` wrote."""
-        from peft import set_peft_model_state_dict
-        from safetensors.torch import load_file
-
-        set_peft_model_state_dict(self.adapted, load_file(str(folder / WEIGHTS)))
-        if self.head.requires_grad:
-            with torch.no_grad():
-                self.head.copy_(load_file(str(folder / HEAD))["head"])
 
 
 class Collator:
@@ -272,7 +255,10 @@ class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-i
         self.model[0].save(str(output_dir or self.args.output_dir))
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        self.model[0].restore(Path(checkpoint_path))
+        from peft import set_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        set_peft_model_state_dict(self.model[0].adapted, load_file(str(Path(checkpoint_path) / WEIGHTS)))
 
 
 class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]

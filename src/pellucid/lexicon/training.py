@@ -1,8 +1,7 @@
 """Training a lexicon model on pairs, hard negatives and a teacher's scores (LENS paper, sections 3.3 and 4.1).
 
-A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
-trainer, the adapter peft's. Rows are in `training_data.py`,
-the losses and batches in `trainer.py`.
+A low-rank adapter of the transformer is trained. The loop is sentence-transformers' trainer, the adapter peft's. Rows
+are in `training_data.py`, the losses and batches in `trainer.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 _FREE = ("save_steps",)  # settings that may differ when a run is resumed
 TRAINED = "trained"
-"""Where in the folder of a run the adapter is in the end, and centroids that were trained."""
+"""Where in the folder of a run the adapter is in the end."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class TrainingSettings:
         dropout: before the adapter.
         adapter: folder of an adapter that training starts from, such as `TRAINED` of an earlier run; it has its own
             rank, alpha and dropout. None begins with one that changes nothing.
-        train_head: train the centroids as well.
         bf16: compute in bfloat16, as CPUs and GPUs of some years can.
         save_steps: batches between two checkpoints.
         seed: of the adapter's first weights, the order of rows and the draw of texts.
@@ -76,7 +74,6 @@ class TrainingSettings:
     alpha: int = 64
     dropout: float = 0.1
     adapter: str | None = None
-    train_head: bool = False
     bf16: bool = False
     save_steps: int = 500
     seed: int = 0
@@ -120,7 +117,7 @@ def train_lexicon(
 
     Returns:
         The model with the adapter merged into a copy of its weights; saved with `backbone_name`, only the adapter
-        and the centroids are written. Where rows have prompts, `settings.takes_instruction` is set.
+        and the centroids are written.
 
     Raises:
         InputError: the model was edited or has an adapter, a set is too small, the loss becomes NaN, or `output_dir`
@@ -132,16 +129,13 @@ def train_lexicon(
     named = _checked(model, sets, settings)
     with WorkFolder(output_dir) as work:
         bind_run(work, model, named, asdict(settings))
-        from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
+        from pellucid.lexicon.trainer import Collator, LexiconModule
 
         collator = Collator(model, named, settings.group_size, settings.seed)
-        module = LexiconModule(*adapted_model(model, settings), train_head=settings.train_head)
+        module = LexiconModule(*adapted_model(model, settings))
         train_module(module, collator, work, settings, show_progress_bar)
         del module  # its copy of the transformer is as large as the one made next
-    trained = trained_model(model, work.path / TRAINED, HEAD if settings.train_head else None)
-    if any(row.prompt for part in sets if isinstance(part, TrainingSet) for row in part.rows):
-        return trained.with_settings(replace(trained.settings, takes_instruction=True))
-    return trained
+    return trained_model(model, work.path / TRAINED)
 
 
 def train_module(
@@ -267,16 +261,11 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> tuple[L
     return copied, adapted
 
 
-def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> LexiconEmbedder:
-    """Return a copy of the model with the adapter in `folder`, and the centroids in its file `head` if one is named."""
-    from safetensors.torch import load_file
-
+def trained_model(model: LexiconEmbedder, folder: Path) -> LexiconEmbedder:
+    """Return a copy of the model with the adapter in `folder`."""
     merged, adapter = merge_adapter(copy.deepcopy(model.backbone.model), folder)
     backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)
-    clusters = model.clusters
-    if head is not None:
-        clusters = replace(clusters, centroids=load_file(str(folder / head))["head"].float().cpu().numpy())
-    return LexiconEmbedder(backbone, clusters, model.settings, bias=model.bias)
+    return LexiconEmbedder(backbone, model.clusters, model.settings, bias=model.bias)
 
 
 def bind_run(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
