@@ -181,7 +181,7 @@ def test_any_tokens_get_different_names_that_survive_a_table(tmp_path_factory, t
     assert len(set(clusters.names)) == len(clusters.names)
     path = tmp_path_factory.mktemp("clusters") / "dimensions.tsv"
     write_dimensions(path, clusters.dimensions)
-    assert read_dimensions(path, len(clusters), clusters.words).dimensions.names == clusters.names
+    assert read_dimensions(path, len(clusters), clusters.words)[0].names == clusters.names
 
 
 def test_the_vocabulary_of_a_tokenizer():

@@ -14,8 +14,7 @@ from pellucid.analysis.coordinates import check_model
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Query
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.explanation import Explanation
-from pellucid.explain.views.explanation import coverage_warning
+from pellucid.explain.explanation import Explanation, coverage_warning
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.text.inputs import check_texts

@@ -34,7 +34,6 @@ from pellucid.core.arrays import Role, l2_normalize
 from pellucid.core.dimensions import (
     Dimension,
     Dimensions,
-    DimensionTable,
     Edit,
     read_dimensions,
     scaling,
@@ -175,7 +174,7 @@ class AnchorEmbedder(Embedder):
         name = config.get("encoder")
         vectors = _read_vectors(folder / _DENSE / "model.safetensors")
         anchor_texts, first = _read_record(folder / "anchors.json", vectors.shape)
-        table = read_dimensions(folder / "dimensions.tsv", len(vectors), anchor_texts)
+        dimensions, scales = read_dimensions(folder / "dimensions.tsv", len(vectors), anchor_texts)
         opened = _read_encoder(folder, name) if encoder is None else load(encoder)
         try:
             now = unit_vectors(opened, [anchor_texts[0][0]], dimension=len(first))[0]
@@ -184,7 +183,7 @@ class AnchorEmbedder(Embedder):
         hint = "Give the encoder that the anchors were made with"
         check_same(f"{folder}: the encoder, by its vector for the first anchor,", now, first, hint)
         try:
-            vectors, dimensions = _with_edits(opened, vectors, anchor_texts, table)
+            vectors, dimensions = _with_edits(opened, vectors, anchor_texts, dimensions, scales)
         except InputError as error:
             raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
         return cls.from_parts(
@@ -445,10 +444,14 @@ def _read_encoder(folder: Path, name: Any) -> Embedder:
 
 
 def _with_edits(
-    encoder: Embedder, vectors: Vectors, anchor_texts: list[tuple[str, ...]], table: DimensionTable
+    encoder: Embedder,
+    vectors: Vectors,
+    anchor_texts: list[tuple[str, ...]],
+    table: Dimensions,
+    scales: Sequence[float],
 ) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
-    items = [_with_text(item, texts) for item, texts in zip(table.dimensions, anchor_texts, strict=True)]
+    items = [_with_text(item, texts) for item, texts in zip(table, anchor_texts, strict=True)]
     dimensions = Dimensions(items)
     changed = [n for n, texts in enumerate(anchor_texts) if items[n].about != Dimension("", texts).about]
     if changed:
@@ -458,8 +461,8 @@ def _with_edits(
         lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
         vectors = vectors.copy()
         vectors[changed] = l2_normalize(sums) * lengths
-    if set(table.scales) != {1.0}:
-        factors = scaling(dimensions, dict(enumerate(table.scales))).mixing.factors
+    if set(scales) != {1.0}:
+        factors = scaling(dimensions, dict(enumerate(scales))).mixing.factors
         vectors = (vectors * factors[:, None]).astype(np.float32)
     return vectors, dimensions
 

@@ -363,15 +363,10 @@ def as_text(texts: Iterable[str]) -> str:
     return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
 
 
-class DimensionTable(NamedTuple):
-    """The contents of `dimensions.tsv`, in the order of the dimensions."""
-
-    dimensions: Dimensions
-    scales: list[float]
-
-
-def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> DimensionTable:
-    """Read the table of `count` dimensions; a cell left as saved takes the dimension's texts from `saved`."""
+def read_dimensions(
+    path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None
+) -> tuple[Dimensions, list[float]]:
+    """Return the `count` dimensions of a table and their scales; a cell left as saved takes its texts from `saved`."""
     rows: dict[int, tuple[str, float, str]] = {}
     for line, row in _rows(path):
         index, name, scale = _parsed(row, count, f"{path}, line {line}")
@@ -394,7 +389,7 @@ def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | N
         if cells[index] in (as_text(texts), _BETWEEN.join(texts)):
             about[index] = texts
     try:
-        return DimensionTable(Dimensions(map(Dimension, names, about)), list(scales))
+        return Dimensions(map(Dimension, names, about)), list(scales)
     except InputError as error:
         raise ModelFolderError(f"{path}: {error}") from error
 

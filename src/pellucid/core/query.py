@@ -170,7 +170,7 @@ class Query:
     ) -> Callable[[int], Terms]:
         """Return a function from number to terms of each document; `vectors` are stored rows at length 1."""
         if vectors is None:
-            return lambda number: self._explained(self._document(texts[number]), weight)
+            return lambda number: self._explained(self.model.analyze_texts([texts[number]], ["document"])[0], weight)
         stored, is_sparse = vectors, isinstance(self.unit, tuple)
         if not self._is_named(is_sparse):
             weighted_vector = self.unit.astype(np.float64) * weight
@@ -197,10 +197,6 @@ class Query:
             return Terms(weighted[query_positions] * coordinates[document_positions], row)
 
         return products
-
-    def _document(self, text: str) -> Query:
-        document: Query = self.model.analyze_texts([text], ["document"])[0]
-        return document
 
     def _explained(self, document: Query, weight: float) -> Terms:
         """Return the rows of the model's own explanation of one text, and its remainder as one more."""

@@ -142,7 +142,8 @@ class EnsembleQuery(Query):
 
                 size = self.model.get_embedding_dimension()
                 vector = sparse.csr_matrix((vector[1], vector[0], [0, len(vector[0])]), shape=(1, size))
-            return self._explained(self._document(texts[index]).use_vector(vector), weight)
+            document = self.model.analyze_texts([texts[index]], ["document"])[0]
+            return self._explained(document.use_vector(vector), weight)
 
         return products
 

@@ -1,7 +1,8 @@
 """What a score is made of: named rows that add up to it.
 
-An `Explanation` is data; `explanation_views` shows it. The remainder is the score less
-the rows: rounding for a family that keeps every term (`exact`), and also what was cut for one that does not.
+An `Explanation` is data, and shows itself: a sentence, the texts and a few lines first, its rows below them on request.
+The remainder is the score less the rows: rounding for a family that keeps every term (`exact`), and also what was cut
+for one that does not.
 
 Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`LazyRows`),
 with a function that names them, until they are read.
@@ -15,36 +16,76 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.groups import Group
+from pellucid.explain.groups import PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
+    CONTEXT,
+    REMAINDER,
+    SCORE_EPS,
+    SENTENCE,
+    SHARED,
+    WORD,
+    WORD_PAIR,
     LazyRows,
     Measurement,
     Row,
     combined_measurement,
+    share_of,
     sorted_with_shares,
 )
-from pellucid.explain.views.explanation import BESIDE_WORDS, ExplanationViews
-from pellucid.explain.views.report import json_text
+from pellucid.explain.summary import Summary, and_listed
+from pellucid.explain.views.parts import (
+    AnyPart,
+    Bars,
+    Fold,
+    Heading,
+    Lead,
+    MarkedText,
+    MarkedTexts,
+    Matrix,
+    Note,
+    counted,
+    listed,
+    marked,
+    visible,
+)
+from pellucid.explain.views.report import Shown, frame, json_text, plain_value
+from pellucid.process import cached_property
 from pellucid.text.unicode import canonicalize, well_formed
 from pellucid.text.words import Coverage, Span
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 SCHEMA_VERSION = 2
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
+_CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
+BESIDE_WORDS = (SHARED, CONTEXT, REMAINDER)
+"""Kinds of rows that stand beside those of words, and leave them what they are."""
+CONTEXT_WARN_RATIO = 0.25
+"""Context over the score less what all texts share, from which views warn: four times its mean size for MiniLM."""
+MIN_WARNED_CONTEXT = 0.05
+"""A smaller context is no reason to warn, however small the score is."""
+_HOW_TO_MEASURE = 'Measure it: model.with_reasons("measured"), or measured() of a hit.'
+_INDEX_LABELS = ("the query", "this document", "the other document")
+"""What the texts are called where a hit is compared with another one."""
+GROUPS = 5
+"""Phrases that a view shows."""
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(ExplanationViews):
+class Explanation(Shown):
     """A score taken apart. No two rows have the same key.
 
     Attributes:
@@ -62,6 +103,19 @@ class Explanation(ExplanationViews):
         coverage: for each text, how much of it the model knew; () where the family does not say.
         measurement: how the rows were measured, where that is by leaving words out; else None.
     """
+
+    family: str
+    text1: str
+    text2: str | None
+    score: float
+    rows: Sequence[Row]
+    exact: bool = True
+    unknown1: tuple[Span, ...] = ()
+    unknown2: tuple[Span, ...] = ()
+    text3: str | None = None
+    unknown3: tuple[Span, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    measurement: Measurement | None = None
 
     def __post_init__(self) -> None:
         """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
@@ -135,7 +189,15 @@ class Explanation(ExplanationViews):
         """
         if not isinstance(subtracted, Explanation):
             return NotImplemented
-        self._check_same_subject(subtracted)
+        if self.family != subtracted.family:
+            raise InputError(f"a {subtracted.family} explanation cannot be taken from a {self.family} one")
+        if self.text1 != subtracted.text1:
+            raise InputError(
+                "both explanations must have the same text 1 "
+                f"({self.text1!r:.60} is not {subtracted.text1!r:.60}); explain(a, b) - explain(a, c)"
+            )
+        if None in (self.text2, subtracted.text2) or self.text3 is not None or subtracted.text3 is not None:
+            raise InputError("only explanations of two texts can be subtracted")
         rows = {row.key: row for row in self.rows}
         for row in subtracted.rows:
             first = rows.get(row.key, row._replace(contribution=0.0, spans2=()))
@@ -151,17 +213,6 @@ class Explanation(ExplanationViews):
             coverage=(*self.coverage, *subtracted.coverage[1:]) if self.coverage and subtracted.coverage else (),
             measurement=combined_measurement([self.measurement, subtracted.measurement]),
         )
-
-    def _check_same_subject(self, subtracted: Explanation) -> None:
-        if self.family != subtracted.family:
-            raise InputError(f"a {subtracted.family} explanation cannot be taken from a {self.family} one")
-        if self.text1 != subtracted.text1:
-            raise InputError(
-                "both explanations must have the same text 1 "
-                f"({self.text1!r:.60} is not {subtracted.text1!r:.60}); explain(a, b) - explain(a, c)"
-            )
-        if None in (self.text2, subtracted.text2) or self.text3 is not None or subtracted.text3 is not None:
-            raise InputError("only explanations of two texts can be subtracted")
 
     def reasons(self, top_k: int) -> list[Row]:
         """Return the `top_k` rows that add the most; fewer where fewer add anything.
@@ -198,23 +249,340 @@ class Explanation(ExplanationViews):
         if text not in range(1, len(self.texts) + 1):
             raise InputError(f"text is {shown(text)}; this explanation has texts 1 to {len(self.texts)}")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The one, two or three texts."""
+        return tuple(text for text in (self.text1, self.text2, self.text3) if text is not None)
+
+    @property
+    def unknown(self) -> tuple[tuple[Span, ...], ...]:
+        """The spans of texts 1, 2 and 3 that the model has no vector for."""
+        return self.unknown1, self.unknown2, self.unknown3
+
+    @cached_property
+    def contributions(self) -> npt.NDArray[np.float64]:
+        """What each row adds to the score, float64 [rows], without making rows."""
+        return self.rows.contributions if isinstance(self.rows, LazyRows) else self._values
+
+    @property
+    def _values(self) -> npt.NDArray[np.float64]:
+        """The contributions in any order: sorting would take longer than everything else before rows are read."""
+        if isinstance(self.rows, LazyRows):
+            return self.rows.values
+        return np.array([row.contribution for row in self.rows], np.float64)
+
+    @cached_property
+    def _size(self) -> float:
+        return float(np.abs(self._values).sum())
+
+    @cached_property
+    def remainder(self) -> float:
+        """The score less the sum of the rows."""
+        return math.fsum([self.score, *(-self.contributions).tolist()])
+
+    @cached_property
+    def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
+        sums_by_word = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
+        if sums_by_word is not None:
+            return *sums_by_word, {}
+        sums: tuple[dict[Span, float], ...] = ({}, {}, {})
+        for row in self.rows:
+            for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
+                for span in spans:
+                    of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
+        return tuple(dict(sorted(of_text.items())) for of_text in sums)
+
+    def groups(self, k: int | None = GROUPS) -> list[Group]:
+        """Return the rows as a few lines that add up to the score: phrases of text 1 with those that they match.
+
+        A phrase's line holds every row of its words. Of a family whose rows are not of words, the largest rows are
+        lines. Then follow, where they are not 0: the sum of what is in no line, context, what all texts have in common,
+        and the remainder.
+
+        Args:
+            k: lines of phrases or rows, at most; fewer where the others take more than two lines, so that there are no
+                more than `k` + 2 in all. None for all.
+
+        Raises:
+            InputError: `k` is below 1.
+        """
+        check_integer("k", k, optional=True)
+        return self._grouped.groups(k, 0.0 if self.exact else self.remainder)
+
+    def summary(self) -> str:
+        """Return one or two sentences that say where the score comes from: the largest groups, numbers rounded."""
+        if not self.rows:
+            return f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+        unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
+        subject = "Score" if self._is_of_index else "Similarity"
+        groups = self.groups()
+        unmatched: list[list[str]] = []
+        if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
+            unmatched = [self._grouped.unmatched_words(text) for text in range(1 if self._is_of_index else 2)]
+        words = [*dict.fromkeys(unknown)]
+        return Summary(self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject).text()
+
+    @cached_property
+    def _grouped(self) -> GroupedRows:
+        return GroupedRows(self.rows, self.texts, self.unknown, self.score)
+
+    @property
+    def _is_of_index(self) -> bool:
+        return self.family.endswith("index")
+
+    def to_frame(self) -> DataFrame:
+        """Return the rows as a pandas DataFrame, and the remainder as the last one where the family is not exact.
+
+        The columns are the fields of `Row`; `contribution` adds up to the score. `attrs` holds score, texts, coverage.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        rows = list(self.rows)
+        if not self.exact:
+            share = share_of(self.remainder, self.score)
+            rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
+        table = frame(rows, Row._fields)
+        table.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
+        table.attrs["coverage"] = tuple(coverage.share for coverage in self.coverage)
+        return table
+
+    def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
+        """Return a self-contained HTML page without scripts: a sentence, the texts, lines of phrases.
+
+        The `top_k` largest rows and a heat map are below them, folded.
+
+        Args:
+            fragment: leave out the page around it, to be placed inside another page.
+            top_k: rows shown; the others are one line with their sum.
+        """
+        from pellucid.explain.views.page import page
+
+        return page(self._parts(top_k, rows=True, folded=True), fragment=fragment)
+
+    def to_text(self, *, width: int = 100, rows: bool = False, top_k: int = 10) -> str:
+        """Return what `print` shows, `width` characters wide: a sentence, the texts and lines of phrases.
+
+        Args:
+            width: of the lines, in characters.
+            rows: show rows, too, such as pairs of words.
+            top_k: how many of them; the others are one line with their sum.
+        """
+        from pellucid.explain.views.terminal import plain
+
+        return plain(self._parts(top_k, rows=rows), width=width)
+
+    def plot(self, *, rows: bool = False, max_words: int = 30, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: the lines of `groups` as bars; with `rows` a heat map of word pairs, or bars.
+
+        Args:
+            rows: draw the rows.
+            max_words: words of each text in a heat map, or rows beside which the others are summed; the strongest.
+            dark: draw for a dark background.
+
+        Raises:
+            InputError: `max_words` is below 1.
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pellucid.explain.views.figure import picture
+
+        check_integer("max_words", max_words)
+        is_of_pairs = rows and set(self._kinds) - set(BESIDE_WORDS) == {WORD_PAIR}
+        return picture(
+            self._parts(max_words, rows=rows), matrix=self._matrix(max_words) if is_of_pairs else None, dark=dark
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
-        names = [f.name for f in fields(self)]
-        names.insert(names.index("exact"), "remainder")
-        content = {name: _plain(getattr(self, name)) for name in names}
-        content["groups"] = [_plain(group) for group in self.groups()]
-        return {"version": SCHEMA_VERSION, "summary": self.summary()} | content
+        sums = {"remainder": self.remainder, "groups": plain_value(self.groups())}
+        return {"version": SCHEMA_VERSION, "summary": self.summary(), **plain_value(self), **sums}
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
         return json_text(self.to_dict(), indent)
 
+    def __repr__(self) -> str:
+        """Return one short line; `print` shows the rows."""
+        kind = "exact" if self.exact else f"remainder {self.remainder:+.4f}"
+        return f"<Explanation {visible(self.family)}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
 
-def _plain(value: Any) -> Any:
-    """Turn rows, coverages and tuples into dicts and lists."""
-    if isinstance(value, (Row, Group, Measurement)):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, Coverage):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    return [_plain(item) for item in value] if isinstance(value, (tuple, LazyRows)) else value
+    # --- What the views show ---
+
+    @property
+    def _labels(self) -> Sequence[str]:
+        if self.text2 is None:
+            return ("the text",)
+        if self._is_of_index:
+            return ("the query", "the document") if self.text3 is None else _INDEX_LABELS
+        return [f"text {number}" for number, _ in enumerate(self.texts, 1)]
+
+    def _parts(self, top_k: int = 10, rows: bool = False, *, folded: bool = False) -> Iterator[AnyPart]:
+        """Yield what every medium shows: the groups, and with `rows` the `top_k` largest rows."""
+        check_integer("top_k", top_k, 0)
+        top_k = min(top_k, len(self.rows))
+        subject = "Score" if self._is_of_index else "Similarity"
+        labels = self._labels
+        title = subject
+        if self.text3 is not None:
+            prefix = f"{subject} of" if self._is_of_index else f"{subject} to"
+            title = f"{prefix} {labels[1]} less {prefix.lower()} {labels[2]}"
+        if self.text2 is None:
+            title = "What the text is about"
+        yield Heading(title, f"{self.score:.4f}", self.family if self._is_of_index else f"{self.family} model")
+        if self.rows:
+            yield Lead(self.summary())
+        for label, coverage in zip(labels, self.coverage):
+            if warning := coverage_warning(coverage, label):
+                yield Note(warning, is_warning=True)
+        if warnings := [*self._account_warnings()]:
+            yield Note(" ".join([*warnings, _HOW_TO_MEASURE]), is_warning=True)
+        yield from map(Note, self._notes())
+        labels = [label.removeprefix("the ") for label in labels]  # beside the texts
+        yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
+        if not self.rows:
+            return
+        yield self._group_bars(self.groups())
+        if rows and folded:
+            yield Fold(f"All {counted(len(self.rows), self._kind)}", (self._row_bars(top_k),))
+        elif rows:
+            yield self._row_bars(top_k)
+
+    def _group_bars(self, groups: Sequence[Group]) -> Bars:
+        """Return the groups, first those that have a name of their own."""
+        of_lines, sums = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
+        named = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
+        names = "words" if any(group.kind == PHRASE for group in of_lines) else self._kind_names
+        return Bars(names, named, tuple((g.name, g.contribution) for g in sums), self.score, self._has_shares)
+
+    def _row_bars(self, top_k: int) -> Bars:
+        """Return the `top_k` largest rows, then context and the like, the sum of the others and the remainder."""
+        beside = [n for n in range(top_k, len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
+        bars = tuple((row.name, row.contribution) for row in self.rows[:top_k])
+        sums = [(self.rows[n].name, self.rows[n].contribution) for n in beside]  # not hidden in a sum
+        hidden = np.delete(self.contributions[top_k:], np.array(beside, int) - top_k)
+        if len(hidden):
+            sums.append((f"sum of {counted(len(hidden), 'more ' + self._kind)}", float(hidden.sum())))
+        if not self.exact:
+            sums.append(("remainder: what the rows leave out", self.remainder))
+        names = "words" if self._kind in (WORD, WORD_PAIR) else self._kind_names
+        return Bars(names, bars, tuple(sums), self.score, self._has_shares)
+
+    @cached_property
+    def _row_kinds(self) -> list[str]:
+        return [row.kind for row in self.rows]
+
+    @cached_property
+    def _kinds(self) -> Counter[str]:
+        """How many rows there are of each kind: an index and an ensemble have several."""
+        return Counter(self._row_kinds)
+
+    @property
+    def _kind(self) -> str:
+        """The kind of the rows; "row" where there are several."""
+        kinds = [kind for kind in self._kinds if kind not in BESIDE_WORDS] or list(self._kinds)
+        return kinds[0] if len(kinds) == 1 else "row"
+
+    @property
+    def _has_shares(self) -> bool:
+        """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
+        return abs(self.score) > max(SCORE_EPS, _CANCELLED * self._size)
+
+    def _notes(self) -> Iterator[str]:
+        """Yield sentences about what the numbers are based on."""
+        if not self.rows:
+            yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+            return
+        values = self.contributions
+        sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
+        how = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
+        named = [counted(n, kind) for kind, n in self._kinds.items() if kind not in BESIDE_WORDS]
+        named += [f"the {kind}" for kind in BESIDE_WORDS if kind in self._kinds]
+        yield f"{and_listed(named)} {how}: {sums}."
+        if not self._has_shares:
+            yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
+        elif self.score < 0:
+            yield "The score is negative, so the rows that lower it have the positive shares."
+        if self.measurement is not None:
+            n_texts, error = self.measurement
+            how = f"the standard error of what a word adds is {error:.4f}" if error else "no sampling error"
+            yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
+
+    def _account_warnings(self) -> Iterator[str]:
+        """Yield a sentence that words account for too little of the score."""
+        unit = SENTENCE if SENTENCE in self._kinds else WORD
+        if CONTEXT in self._kinds:
+            context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
+            if abs(context) > max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
+                yield (
+                    f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
+                    f"no {unit} explains."
+                )
+
+    def _sum_of(self, kind: str) -> float:
+        return math.fsum(v for v, row_kind in zip(self.contributions.tolist(), self._row_kinds) if row_kind == kind)
+
+    def _blank_texts(self) -> str:
+        """Name the texts without any known word."""
+        if len(self.texts) == 1:
+            return self._labels[0]
+        blank = []
+        for label, text, spans in zip(self._labels, self.texts, self.unknown):
+            characters = list(text)
+            for start, end in spans:
+                characters[start:end] = " " * (end - start)
+            if not any(map(str.isalnum, characters)):
+                blank.append(label)
+        return " and ".join(blank) or "one of the texts"
+
+    @property
+    def _kind_names(self) -> str:
+        return " or ".join(self._kinds) if self._kind == "row" else self._kind
+
+    def _matrix(self, max_words: int) -> Matrix:
+        """Return the pairs of the strongest words of each text, in text order; words of one name are one word."""
+        down: dict[str, Any] = {}
+        across: dict[str, Any] = {}
+        pairs = [row for row in self.rows if row.kind == WORD_PAIR]
+        for row in pairs:
+            down.setdefault(row.parts[0], row.spans1[:1])
+            across.setdefault(row.parts[1], (not row.spans2, (row.spans2 or row.spans3)[:1]))
+        words1, words2 = sorted(down, key=down.__getitem__), sorted(across, key=across.__getitem__)
+        line = {word: number for number, word in enumerate(words1)}
+        column = {word: number for number, word in enumerate(words2)}
+        values = np.zeros((len(words1), len(words2)))
+        for row in pairs:
+            values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
+        first, *second = (label.removeprefix("the ") for label in self._labels)
+        shown1, shown2 = (np.sort(np.argsort(-np.abs(values).sum(axis=n), kind="stable")[:max_words]) for n in (1, 0))
+        return Matrix(
+            first, ", then ".join(second), [words1[n] for n in shown1], [words2[n] for n in shown2],
+            values[np.ix_(shown1, shown2)],
+        )  # fmt: skip
+
+    def _marked(self, number: int, label: str) -> MarkedText:
+        """Return a text with its words marked by what they add, on one scale for all texts."""
+        marks, text, spans = self._sums_by_span, self.texts[number - 1], self.unknown[number - 1]
+        scale = max((abs(value) for sums in marks for value in sums.values()), default=0.0) or 1.0
+        sums = marks[number - 1]
+        words = list(dict.fromkeys(text[start:end] for start, end in spans))
+        notes = ["not in the vocabulary: " + listed(words)] if words else []
+        if self.coverage and (read := self.coverage[number - 1].interpretations):
+            notes.append(f"only partly known: {listed(read, length=120)}")
+        return MarkedText(label, tuple(marked(text, sums, spans, scale)), "; ".join(notes))
+
+
+def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:
+    """Return a sentence that a model knows too little of `text`; "" if it knows enough.
+
+    Give the words that are `unknown` where no view names words beside the text: the sentence then names them and those
+    that are read as others, these also if the model knows enough.
+    """
+    named = f" Unknown: {listed(unknown)}." if unknown else ""
+    read = "" if unknown is None else listed(coverage.interpretations, length=120)
+    if not coverage.is_low:
+        return f"Only partly known in {text}: {read}." if read else ""
+    if not coverage.known:
+        return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
+    rests = "it" if coverage.known == 1 else "them"
+    named += f" Partly known: {read}." if read else ""
+    return f"Only {coverage.summary} of {text} known: the score rests on {rests}.{named}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,11 +92,6 @@ class Group(NamedTuple):
     def is_sum(self) -> bool:
         """Whether it sums up what has no line of its own."""
         return self.kind in (OTHERS, CONTEXT, COMMON, REMAINDER) or self.kind.startswith(OTHER)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain strings, numbers and lists."""
-        spans = {f"spans{n}": [list(span) for span in spans] for n, spans in enumerate(self[4:], 1)}
-        return self._asdict() | spans
 
 
 class _Cells(NamedTuple):

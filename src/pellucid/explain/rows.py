@@ -109,8 +109,17 @@ class LazyRows(Sequence[Row]):
         return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
     def sums_by_span(self) -> tuple[dict[Span, float], dict[Span, float]] | None:
-        """Return what each place in texts 1 and 2 adds, where that takes no rows: they are pairs of words."""
-        return self._make.sums(self.values) if isinstance(self._make, PairTable) else None
+        """Return what each place in texts 1 and 2 adds, in text order; None unless the rows are pairs of words."""
+        if not isinstance(self._make, PairTable):
+            return None
+        table, *spans_of_text, _ = self._make.words(self.values)
+        sums_of_text: list[dict[Span, float]] = []
+        for spans_of_word, sums in zip(spans_of_text, (table.sum(axis=1), table.sum(axis=0))):
+            by_span: dict[Span, float] = {}
+            for spans, value in zip(spans_of_word, sums.tolist() if table.size else []):
+                by_span.update((span, by_span.get(span, 0.0) + value / len(spans)) for span in spans)
+            sums_of_text.append(dict(sorted(by_span.items())))
+        return sums_of_text[0], sums_of_text[1]
 
     def word_tables(self) -> list[WordTable] | None:
         """Return the pairs of words as tables, each with other rows; None where rows are something else."""
@@ -224,8 +233,9 @@ class PairTable:
         pairs = self._shape[0] * self._shape[1]
         if number >= pairs:
             return self._more[number - pairs]
-        first, second = divmod(number, self._shape[1])
-        return pair_row(self._word(0, first), self._word(1, second))
+        first, second = map(self._word, (0, 1), divmod(number, self._shape[1]))
+        name, key = f"{first.name} × {second.name}", first.key + second.key
+        return Row(name, first.parts + second.parts, 0.0, 0.0, first.spans1, second.spans1, (), key, WORD_PAIR)
 
     def with_terms(self, *rows: Row) -> PairTable:
         """Return the same with more rows after the table."""
@@ -243,22 +253,6 @@ class PairTable:
         more = zip(self._more, values[pairs:].tolist())
         more_rows = tuple(row._replace(contribution=value) for row, value in more)
         return WordTable(values[:pairs].reshape(self._shape), spans1, spans2, more_rows)
-
-    def sums(self, values: npt.NDArray[np.float64]) -> tuple[dict[Span, float], dict[Span, float]]:
-        """Return what each place in either text adds, in text order; a word's sum is split evenly among its places."""
-        table = values[: self._shape[0] * self._shape[1]].reshape(self._shape)
-        first, second = ({}, {})  # type: tuple[dict[Span, float], dict[Span, float]]
-        for text, (sums_by_span, sums) in enumerate(((first, table.sum(axis=1)), (second, table.sum(axis=0)))):
-            for number, value in enumerate(sums.tolist() if table.size else []):
-                spans = self._word(text, number).spans1
-                sums_by_span.update((span, sums_by_span.get(span, 0.0) + value / len(spans)) for span in spans)
-        return dict(sorted(first.items())), dict(sorted(second.items()))
-
-
-def pair_row(first: Row, second: Row) -> Row:
-    """Return the row of a word of text 1 and a word of text 2, given as rows of one text, without a contribution."""
-    name, key = f"{first.name} × {second.name}", first.key + second.key
-    return Row(name, first.parts + second.parts, 0.0, 0.0, first.spans1, second.spans1, (), key, WORD_PAIR)
 
 
 def share_of(value: float, score: float) -> float:

@@ -15,10 +15,9 @@ from pellucid.core.removal import Passage, passage_terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.dense.tokenized import text_units
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.explanation import Explanation
+from pellucid.explain.explanation import GROUPS, Explanation
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
-from pellucid.explain.views.explanation import GROUPS
 from pellucid.explain.views.parts import (
     AnyPart,
     Heading,
@@ -29,7 +28,7 @@ from pellucid.explain.views.parts import (
     numbers,
     signed,
 )
-from pellucid.explain.views.report import VERSION, Report
+from pellucid.explain.views.report import VERSION, Report, plain_value
 from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan
@@ -165,7 +164,7 @@ class Hit:
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
         rows = self._rows()
-        readable = {"summary": self.summary(), "groups": [group.to_dict() for group in self.groups()]}
+        readable = {"summary": self.summary(), "groups": plain_value(self.groups())}
         words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
         plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
         if self.before is not None:

@@ -17,6 +17,7 @@ import orjson
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.explain.views.parts import Note
+from pellucid.explain.views.report import plain_value
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.text.unicode import normalize, unspaced_run
@@ -34,7 +35,7 @@ _MAX_WORD_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 byt
 def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
     """Return `Explanation.to_dict` with at most 10,000 rows, fewer if they are large, and the views' `notes`."""
     n_rows, n_bytes = len(explanation.rows), 0
-    readable = {"summary": explanation.summary(), "groups": [group.to_dict() for group in explanation.groups()]}
+    readable = {"summary": explanation.summary(), "groups": plain_value(explanation.groups())}
     rows, fragments = list[Row](), list[orjson.Fragment]()
     for index in range(min(n_rows, MAX_ROWS)):  # one by one: rows are made when they are read
         check_cancelled()

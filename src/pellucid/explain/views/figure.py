@@ -80,6 +80,7 @@ class Canvas:
     @property
     def figure(self) -> Figure:
         """The picture; each text in it is drawn as it is, in fonts that have its letters."""
+        from matplotlib import __version__, __version_info__
         from matplotlib.text import Text
 
         texts = [text for text in self._figure.findobj(Text) if text.get_text()]
@@ -88,7 +89,12 @@ class Canvas:
                 text.set_parse_math(False)
             if not text.get_text().isascii():
                 text.set_fontfamily(_families(text.get_fontfamily()[0], text.get_text()))
-        _warn_of_order("".join(text.get_text() for text in texts))
+        letters = {letter for text in texts for letter in text.get_text()}
+        if __version_info__ < (3, 11) and {"R", "AL"} & set(map(bidirectional, letters)):
+            warn(
+                f"matplotlib {__version__} draws words that run from right to left in the wrong order; "
+                "install matplotlib 3.11 or newer"
+            )
         return self._figure
 
     def panel(self, position: Any = (1, 1, 1), title: str = "", across: str = "", down: str = "") -> Axes:
@@ -176,16 +182,15 @@ _PLACEHOLDER_FONT = "Last Resort"  # of boxes
 
 def _families(family: str, text: str) -> list[str]:
     """Return the fonts to draw a text in: its own, then those that have the letters which are missing there."""
+    from matplotlib.font_manager import fontManager
+
     families = [family, _FALLBACK_FONT]
-    missing = {ord(letter) for letter in text if letter.isprintable() and not letter.isspace()}
-    for name in families:
-        missing -= _letters(name)
-    for name in _installed_fonts() if missing else ():
-        if missing & _letters(name):
+    code_points = {ord(letter) for letter in text if letter.isprintable() and not letter.isspace()}
+    missing = code_points.difference(*map(_letters, families))
+    for name in sorted({font.name for font in fontManager.ttflist}) if missing else ():
+        if missing and not name.startswith(_PLACEHOLDER_FONT) and missing & _letters(name):
             families.append(name)
             missing -= _letters(name)
-        if not missing:
-            break
     if missing:
         letters = "".join(map(chr, sorted(missing)[:10]))
         warn(
@@ -194,31 +199,12 @@ def _families(family: str, text: str) -> list[str]:
     return families
 
 
-@lru_cache(maxsize=1)
-def _installed_fonts() -> list[str]:
-    """Return the names of the fonts that matplotlib finds."""
-    from matplotlib.font_manager import fontManager
-
-    return sorted({font.name for font in fontManager.ttflist if not font.name.startswith(_PLACEHOLDER_FONT)})
-
-
 @lru_cache(maxsize=256)
 def _letters(family: str) -> frozenset[int]:
     """Return the code points that a font has."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     return frozenset(get_font(findfont(FontProperties(family=[family]))).get_charmap())
-
-
-def _warn_of_order(text: str) -> None:
-    """Warn where matplotlib draws letters from left to right that run from right to left, before version 3.11."""
-    import matplotlib
-
-    if matplotlib.__version_info__ < (3, 11) and any(bidirectional(letter) in ("R", "AL") for letter in text):
-        warn(
-            f"matplotlib {matplotlib.__version__} draws words that run from right to left in the wrong order; "
-            "install matplotlib 3.11 or newer"
-        )
 
 
 def short_name(text: str, longest: int = _MAX_NAME_CHARS) -> str:

@@ -98,11 +98,6 @@ def _sign(value: float) -> str:
     return "for" if value > 0 else "against" if value < 0 else ""
 
 
-def _tint(strength: float) -> str:
-    """Return the class and tint of a strength from -1 to 1, as attributes."""
-    return f'class="{_sign(strength)}" style="--tint:{min(abs(strength), 1.0) * _MAX_TINT_OPACITY:.2f}"'
-
-
 def _texts(part: MarkedTexts) -> str:
     """Return texts as the user wrote them, their words tinted by what they add, and what the tints mean."""
     lines = []
@@ -117,7 +112,7 @@ def _texts(part: MarkedTexts) -> str:
         '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
         '<span class="unknown">not in the vocabulary</span></p>'
     )
-    return "\n".join([*lines, legend if is_tinted and part.has_legend else ""])
+    return "\n".join([*lines, legend if is_tinted else ""])
 
 
 def _piece(piece: Piece) -> str:
@@ -130,7 +125,8 @@ def _piece(piece: Piece) -> str:
         return f'<span class="unknown" {tooltip}>{safe(piece.text)}</span>'
     if abs(piece.strength) < WEAK:
         return f"<span {tooltip}>{safe(piece.text)}</span>"
-    return f"<mark {_tint(piece.strength)} {tooltip}>{safe(piece.text)}</mark>"
+    tint = min(abs(piece.strength), 1.0) * _MAX_TINT_OPACITY
+    return f'<mark class="{_sign(piece.strength)}" style="--tint:{tint:.2f}" {tooltip}>{safe(piece.text)}</mark>'
 
 
 def _table(table: TablePart) -> str:

@@ -67,7 +67,6 @@ class MarkedTexts(NamedTuple):
     """Texts whose marks are on one scale."""
 
     texts: tuple[MarkedText, ...]
-    has_legend: bool = True
 
 
 class Column(NamedTuple):
@@ -114,7 +113,6 @@ class Bars(NamedTuple):
     A name is a string, or for phrases a tuple of them with what stands between two of them.
     """
 
-    title: str
     names: str
     bars: tuple[tuple[str | tuple[str, ...], float], ...]
     sums: tuple[tuple[str, float], ...]
@@ -128,7 +126,7 @@ class Bars(NamedTuple):
         lengths = bars([value for _, value in self.bars])
         rows = tuple(self._line(*bar, length) for bar, length in zip(self.bars, lengths, strict=True))
         sums = tuple(self._line(*line) for line in self.sums)
-        return TablePart(self.title, columns, rows, self._line("score", self.total), sums)
+        return TablePart("", columns, rows, self._line("score", self.total), sums)
 
     def _line(self, name: str | tuple[str, ...], value: float, bar: float | None = None) -> tuple[Any, ...]:
         pieces = (name,) if isinstance(name, str) else name

@@ -11,10 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 from pellucid.errors import check_integer, missing_extra
+from pellucid.explain.rows import LazyRows
 from pellucid.explain.views.parts import AnyPart, shorten, visible
 from pellucid.text.unicode import well_formed
 
@@ -105,7 +107,11 @@ class Report(Shown):
         if kind is Any:
             kind = type(records[0]) if records else get_args(get_type_hints(type(self))[self.table])[0]
         columns = columns_of(kind)
-        rows = ([_cell_value(attrgetter(path)(record)) for path in columns.values()] for record in records)
+        rows = [[attrgetter(path)(record) for path in columns.values()] for record in records]
+        for row in rows:
+            for n, value in enumerate(row):
+                if isinstance(value, tuple) and value and (names := data_fields(type(value[0]))):  # type: ignore[arg-type]  # a class is hashable
+                    row[n] = tuple(getattr(item, names[0]) for item in value)
         return frame(rows, list(columns))
 
     def __repr__(self) -> str:
@@ -124,7 +130,8 @@ def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
     return pd.DataFrame(list(rows), columns=list(columns))
 
 
-def data_fields(kind: type) -> list[str] | None:
+@cache
+def data_fields(kind: Any) -> list[str] | None:
     """Return the names of a record's fields, None for another type."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind) if field.compare]
@@ -148,19 +155,12 @@ def columns_of(kind: type) -> dict[str, str]:
     return paths
 
 
-def _cell_value(value: Any) -> Any:
-    """Return what a cell shows: of a tuple of records their first fields."""
-    if isinstance(value, tuple) and value and (names := data_fields(type(value[0]))):
-        return tuple(getattr(item, names[0]) for item in value)
-    return value
-
-
 def plain_value(value: Any) -> Any:
     """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report gets its kind."""
-    if (names := data_fields(type(value))) is not None:
+    if (names := data_fields(type(value))) is not None:  # type: ignore[arg-type]
         head = {"version": VERSION, "kind": value.kind} if isinstance(value, Report) else {}
         return head | {name: plain_value(getattr(value, name)) for name in names}
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, LazyRows)):
         return [plain_value(item) for item in value]
     return well_formed(value) if isinstance(value, str) else value
 
