@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,8 @@ import pellucid
 pytest.importorskip("fastapi", reason="the explorer needs pellucid[serve]")
 pytest.importorskip("Stemmer", reason="its index needs pellucid[search]")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need the package playwright")
+from serving import running
+
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
@@ -39,33 +38,13 @@ DOCUMENTS = {
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from pellucid.server import ServerSettings
-
+def url(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("explorer") / "index"
     with pellucid.Index.create(folder) as index:
         index.add(DOCUMENTS.values(), ids=DOCUMENTS, metadata=[{"kind": EVIL}] * len(DOCUMENTS))
-    models = {"static-en": pellucid.load("static-en"), EVIL: pellucid.load("anchors-en-200")}
-    with served(ServerSettings(index=str(folder)), models) as address:
+    models = {"static-en": static, EVIL: pellucid.load("anchors-en-200")}
+    with running(models, index=str(folder)) as address:
         yield address
-
-
-@contextmanager
-def served(settings: Any, models: Any) -> Iterator[str]:
-    """Serve the explorer on a free port; yield its address."""
-    import uvicorn
-
-    from pellucid.server import create_app
-
-    app = create_app(settings, models)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(20)
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +88,11 @@ def scores(page: Any) -> list[float]:
     return [float(title.split()[1]) for title in titles]
 
 
-def test_two_texts_and_a_third(page: Any, url: str) -> None:
-    page.goto(url + "#compare")
+def test_two_texts_and_a_third(page: Any, url: str, static: Any) -> None:
+    page.goto(url + "/#compare")
     page.get_by_label("Text A").fill("a loan for a house")
     page.get_by_label("Text B").fill("mortgage rates")
-    expected = pellucid.load("static-en").explain("a loan for a house", "mortgage rates")
+    expected = static.explain("a loan for a house", "mortgage rates")
     page.get_by_text(expected.summary()).wait_for()
     assert page.locator(".score").inner_text() == f"{expected.score:.4f}"
     lines = [name.strip() for name in page.locator(".scroll tbody td:last-child").all_inner_texts()]
@@ -126,9 +105,9 @@ def test_two_texts_and_a_third(page: Any, url: str) -> None:
 
 
 def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, url: str) -> None:
-    page.goto(url + "#compare?a=a+loan+for+a+house&b=a+house+loan")
+    page.goto(url + "/#compare?a=a+loan+for+a+house&b=a+house+loan")
     page.get_by_text("Above all unrelated pairs, ").wait_for()
-    scale = page.request.get(url + "scores?model=static-en").json()
+    scale = page.request.get(url + "/scores?model=static-en").json()
     assert len(scale["unrelated"]) == len(scale["paraphrases"]) * (len(scale["paraphrases"]) - 1)
     assert scale["unrelated"][len(scale["unrelated"]) * 9 // 10] < scale["paraphrases"][0]
     page.get_by_label("Text B").fill("")
@@ -139,9 +118,9 @@ def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, ur
     assert page.locator(".score, tfoot").count() == 0
 
 
-def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str) -> None:
-    page.goto(url + "#compare?a=a+loan+for+a+house&b=mortgage+rates")
-    first = pellucid.load("static-en").explain("a loan for a house", "mortgage rates").groups()[0]
+def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str, static: Any) -> None:
+    page.goto(url + "/#compare?a=a+loan+for+a+house&b=mortgage+rates")
+    first = static.explain("a loan for a house", "mortgage rates").groups()[0]
     loan = page.locator(".phrase").first
     loan.focus()
     outlined = page.locator(".is-partner").all_inner_texts()
@@ -159,7 +138,7 @@ def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str
 
 
 def test_one_text_its_neighbours_and_dimensions(page: Any, url: str) -> None:
-    page.goto(url + "#read?text=interest+on+loans")
+    page.goto(url + "/#read?text=interest+on+loans")
     page.get_by_text("nearest documents of the index").click()
     assert DOCUMENTS["rates"] in page.locator("ol li").first.inner_text()
     page.get_by_text("Dimensions of the model").click()
@@ -168,7 +147,7 @@ def test_one_text_its_neighbours_and_dimensions(page: Any, url: str) -> None:
 
 
 def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
-    page.goto(url + "#search?q=river+loans")
+    page.goto(url + "/#search?q=river+loans")
     page.locator(".hit").first.wait_for()
     titles = page.locator(".hit h3").all_inner_texts()
     rank, title = (page.locator(f".hit h3 span:nth-child({number})").first.bounding_box() for number in (1, 2))
@@ -194,10 +173,8 @@ LONG = " ".join(f"The library lends reports about subject {n} to readers of the 
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def library(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Iterator[str]:
     """An index with titles, long texts, and metadata of every kind."""
-    from pellucid.server import ServerSettings
-
     folder = tmp_path_factory.mktemp("library") / "index"
     words = "tea rain music work sleep loans".split()
     metadata = [{"shelf": "left" if n % 2 else "right", "year": 2000 + n, "lent": n % 3 == 0} for n in range(30)]
@@ -206,12 +183,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     texts[3] += " Its observatory is open."
     with pellucid.Index.create(folder) as index:
         index.add(texts, ids=[f"r{n}" for n in range(30)], titles=titles, metadata=metadata)
-    with served(ServerSettings(index=str(folder)), {"static-en": pellucid.load("static-en")}) as address:
+    with running({"static-en": static}, index=str(folder)) as address:
         yield address
 
 
 def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
-    page.goto(library + "#search?q=the+reports+on+tea+and+rain")
+    page.goto(library + "/#search?q=the+reports+on+tea+and+rain")
     first = page.locator(".hit").first
     first.wait_for()
     assert "Reports on" in first.locator("h3").inner_text()
@@ -245,7 +222,7 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
 
 
 def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str) -> None:
-    page.goto(library + "#search?q=reports+on+tea")
+    page.goto(library + "/#search?q=reports+on+tea")
     page.locator(".hit").first.wait_for()
     assert not any(label.is_visible() for label in page.locator("label.model").all())  # an index has its own models
     page.get_by_label("right").check()
@@ -264,14 +241,12 @@ def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str)
     assert "m=" not in page.url
 
 
-def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
+def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path, static: Any) -> None:
     texts = ["הבנק העלה את הריבית על הלוואות לדיור.", "ספר חדש על ההיסטוריה יצא לאור.", "כלב רץ בפארק עם כדור."]
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(texts, metadata=[{"day": f"2024-05-{n + 1:02d}", "שפה": "עברית"} for n in range(3)])
-    with served(ServerSettings(index=str(tmp_path / "index")), {"static-en": pellucid.load("static-en")}) as url:
-        page.goto(url + "#search?q=ריבית+על+הלוואות")
+    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+        page.goto(url + "/#search?q=ריבית+על+הלוואות")
         page.locator(".hit").first.wait_for()
         for sentence in page.locator(".reasons, .lead").all():
             quoted = [part for part in sentence.inner_text().split('"')[1::2] if part]
@@ -284,14 +259,12 @@ def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path) 
             assert field.evaluate("one => one.scrollWidth <= one.clientWidth") and field.bounding_box()["width"] > 160
 
 
-def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
+def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path, static: Any) -> None:
     for name in ("first", "second"):
         with pellucid.Index.create(tmp_path / name) as index:
             index.add([f"a loan of the {name} index {n}" for n in range(12)])
-    settings = ServerSettings(index=(str(tmp_path / "first"), str(tmp_path / "second")))
-    with served(settings, {"static-en": pellucid.load("static-en")}) as url:
+    indexes = (str(tmp_path / "first"), str(tmp_path / "second"))
+    with running({"static-en": static}, index=indexes) as url:
         page.goto(url)
         page.get_by_text("first: 12 documents").wait_for()
         page.locator("#index").select_option("second")
@@ -301,15 +274,12 @@ def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path) -> None:
         page.locator(".hit", has_text="of the second index").first.wait_for()
 
 
-def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
+def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Path, static: Any) -> None:
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(["a loan"])
     answers = ["wrong", None, "secret"]
     page.on("dialog", lambda dialog: dialog.dismiss() if (said := answers.pop(0)) is None else dialog.accept(said))
-    settings = ServerSettings(index=str(tmp_path / "index"), token="secret")
-    with served(settings, {"static-en": pellucid.load("static-en")}) as url:
+    with running({"static-en": static}, index=str(tmp_path / "index"), token="secret") as url:
         page.goto(url)
         page.get_by_role("alert").get_by_text("answers only with its token").wait_for()
         page.get_by_role("button", name="Enter the token").click()
@@ -318,25 +288,23 @@ def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Pa
 
 
 def test_markup_stays_text(page: Any, url: str) -> None:
-    page.goto(url + "#compare")
+    page.goto(url + "/#compare")
     page.get_by_label("Text A").fill(EVIL)
     page.get_by_label("Text B").fill(EVIL)
     page.locator(".marked", has_text="<img src=x").first.wait_for()
-    page.goto(url + "#search?q=bold+loans+at+the+bank")
+    page.goto(url + "/#search?q=bold+loans+at+the+bank")
     page.locator(".hit", has_text="<b>bold</b>").first.wait_for()
     assert page.locator("main img, main b").count() == 0
 
 
-def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp_path: Path) -> None:
-    from pellucid.server import ServerSettings
-
+def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp_path: Path, static: Any) -> None:
     names = ["constructor", "toString", "__proto__", EVIL]
     fields: list[dict[str, Any]] = [{**dict.fromkeys(names, "yes"), "day": "2024-05-31"}, {}] * 10
     texts = [f"The constructor of a bank, toString and valueOf in note {n}" for n in range(20)]
     with pellucid.Index.create(tmp_path / "names") as index:
         index.add(texts, ids=map(str, range(20)), metadata=fields)
-    with served(ServerSettings(index=str(tmp_path / "names")), {"static-en": pellucid.load("static-en")}) as url:
-        page.goto(url + "#search?q=constructor+toString+valueOf")
+    with running({"static-en": static}, index=str(tmp_path / "names")) as url:
+        page.goto(url + "/#search?q=constructor+toString+valueOf")
         page.locator(".hit").first.wait_for()
         assert min(scores(page)) > 0.1
         for name in names:
@@ -346,14 +314,14 @@ def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp
             assert f"{name}: yes" in page.locator(".hit").first.inner_text()
             page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first.uncheck()
             page.get_by_role("heading", name="Best 10 of").wait_for()
-        page.goto(url + "#read?text=constructor+toString+loan")
+        page.goto(url + "/#read?text=constructor+toString+loan")
         page.locator("tfoot").wait_for()
-        page.goto(url + "#constructor")
+        page.goto(url + "/#constructor")
         page.get_by_role("heading", name="names").or_(page.get_by_label("Question")).first.wait_for()
 
 
 def test_a_view_is_saved_as_json_and_as_a_picture(page: Any, url: str) -> None:
-    page.goto(url + "#compare?a=a+loan&b=mortgage+rates")
+    page.goto(url + "/#compare?a=a+loan&b=mortgage+rates")
     page.wait_for_selector(".score")
     with page.expect_download() as download:
         page.get_by_role("button", name="Save JSON").click()
@@ -366,18 +334,18 @@ def test_a_view_is_saved_as_json_and_as_a_picture(page: Any, url: str) -> None:
 
 
 def test_errors_are_shown(page: Any, url: str) -> None:
-    page.goto(url + "#compare")
+    page.goto(url + "/#compare")
     page.get_by_label("Text A").fill("word " * 2000)
     page.get_by_label("Text B").fill("word " * 2000)
     page.get_by_text("at most 10,000").wait_for()
     page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
 
 
-def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str) -> None:
-    page.goto(url + "docs")
+def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str, static: Any) -> None:
+    page.goto(url + "/docs")
     page.locator(".route").first.wait_for()
-    assert page.url == url + "#api"
-    paths = page.request.get(url + "openapi.json").json()["paths"]
+    assert page.url == url + "/#api"
+    paths = page.request.get(url + "/openapi.json").json()["paths"]
     asked = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     page.locator(".route").nth(len(asked) - 1).wait_for()
     assert set(page.locator(".route summary code").all_inner_texts()) == asked
@@ -387,7 +355,7 @@ def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str)
     route.get_by_role("button", name="Send").click()
     route.locator("pre", has_text='"rows"').wait_for()
     sent = json.loads(route.get_by_label("Body").input_value())
-    expected = pellucid.load("static-en").explain(sent["text1"], sent["text2"])
+    expected = static.explain(sent["text1"], sent["text2"])
     assert f'"score": {expected.score:.6f}' in route.locator("pre").inner_text()
 
 
@@ -414,7 +382,7 @@ def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, schem
 
 
 def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
-    page.goto(url + "#compare?a=a+loan&b=mortgage")
+    page.goto(url + "/#compare?a=a+loan&b=mortgage")
     page.wait_for_selector("tfoot")
     seen = set()
     for _ in range(30):

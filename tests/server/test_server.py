@@ -206,8 +206,8 @@ def test_requests_that_wait_are_encoded_together() -> None:
     assert sum(count for count, _ in model.calls) == 40 and len(model.calls) < 10
 
 
-async def _concurrent(model: Slow, requests: list[list[str]], most: int = 100) -> list[Any]:
-    batcher = Batcher(model, most)
+async def _concurrent(model: Slow, requests: list[list[str]]) -> list[Any]:
+    batcher = Batcher(model)
     answers = await asyncio.gather(*(batcher.encode(texts, None) for texts in requests), return_exceptions=True)
     await batcher.stop()
     for texts, rows in zip(requests, answers):
@@ -223,12 +223,10 @@ def test_no_request_fails_for_another_ones_text() -> None:
     assert isinstance(second, ApiError) and second.status == 424 and "RuntimeError" in str(second)
 
 
-def test_a_long_request_lets_others_pass_and_a_full_queue_refuses() -> None:
+def test_a_long_request_lets_others_pass() -> None:
     model = Slow(0.01)
-    long, short = asyncio.run(_concurrent(model, [[f"{n}" for n in range(1000)], ["short"]], most=4))
+    long, short = asyncio.run(_concurrent(model, [[f"{n}" for n in range(1000)], ["short"]]))
     assert len(long) == 1000 and len(short) == 1
-    refused = asyncio.run(_concurrent(Slow(0.05), [[f"{n}"] for n in range(30)], most=4))
-    assert {error.status for error in refused if isinstance(error, ApiError)} == {429}
 
 
 # Settings, schema, page
@@ -317,7 +315,7 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
 # The manual
 
 
-def test_documented_requests_filter_page_and_give_vectors(tmp_path: Path) -> None:
+def test_documented_requests_filter_and_page(tmp_path: Path) -> None:
     """Every curl of the manual's part on searching is answered."""
     page = (ROOT / "docs/server.md").read_text("utf-8")
     requests = re.findall(r"curl -s http://127.0.0.1:8080/(search|documents) [^{]*-d '([^']*)'", page)
@@ -327,7 +325,7 @@ def test_documented_requests_filter_page_and_give_vectors(tmp_path: Path) -> Non
         index.add([f"interest rates {n}" for n in range(30)], metadata=fields)
     with running({"static-en": pellucid.load("static-en")}, index=str(tmp_path / "index")) as url:
         hits, listed, cursor = [ask(url, f"/{route}", json.loads(body))[1] for route, body in requests]
-        assert hits["offset"] == 10 and len(hits["hits"]) == 5 and len(hits["hits"][0]["vectors"]["static-en"]) == 256
+        assert hits["offset"] == 10 and len(hits["hits"]) == 5
         assert [one["metadata"]["day"] for one in listed["documents"]][:2] == ["2024-01-10", "2024-01-09"]
         assert listed["counts"]["status"] == [{"value": "open", "documents": 30}] and cursor["documents"] == []
 

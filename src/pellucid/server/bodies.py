@@ -7,6 +7,7 @@ elsewhere text-embeddings-inference's `{"error", "error_type"}`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Annotated, Any, get_type_hints
 
 import orjson
@@ -155,7 +156,10 @@ class RequestBody(BaseModel):
 
 
 class Route(APIRoute):
-    """A route that reads one JSON body, and refuses unknown parameters and fields."""
+    """A route that reads one JSON body, and refuses unknown parameters and fields.
+
+    A function that is no coroutine gets its body beside the event loop, and returns what is sent as JSON.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """Return what answers a request; FastAPI's own for a route without a body."""
@@ -165,7 +169,11 @@ class Route(APIRoute):
             parse = _parser(get_type_hints(self.endpoint, include_extras=True)[self.body_field.name])
 
             async def respond(request: Request) -> Response:
-                return await self.endpoint(parse(await request.body()))  # type: ignore[no-any-return]
+                body = parse(await request.body())
+                if iscoroutinefunction(self.endpoint):
+                    return await self.endpoint(body)  # type: ignore[no-any-return]
+                measures = getattr(body, "measure", False)
+                return answer(await request.app.state.service.run_in_pool(self.endpoint, body, measures=measures))
 
         async def handle(request: Request) -> Response:
             for name in request.query_params:

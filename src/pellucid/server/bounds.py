@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
 
 from pellucid.explain.explanation import Explanation
@@ -91,8 +90,8 @@ def _max_words(text: str) -> int:
     return words + len(set("".join(runs))) + sum(map(len, runs)) // 2  # of one character, and of two or more
 
 
-def limit_hits(hits: Hits, rows: int, models: int, *, with_vectors: bool) -> dict[str, Any]:
-    """Return `Hits.to_dict`, with the largest `rows` rows of each hit, and its vectors if asked for."""
+def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
+    """Return `Hits.to_dict`, with the largest `rows` rows of each hit."""
     check_pairs(hits.query, hits, models)
 
     def plain(hit: Hit) -> dict[str, Any]:
@@ -107,13 +106,6 @@ def limit_hits(hits: Hits, rows: int, models: int, *, with_vectors: bool) -> dic
                 }
                 for row in hit.reasons.top(rows)
             ]
-        if with_vectors:
-            values["vectors"] = {
-                name: [{"index": index, "value": value} for index, value in zip(*map(np.ndarray.tolist, vector))]
-                if isinstance(vector, tuple)  # sparse
-                else np.ascontiguousarray(vector)
-                for name, vector in hit.vectors.items()
-            }
         return values
 
     return replace(hits, hits=()).to_dict() | {"hits": written(map(plain, hits), "ask for fewer hits or rows")}

@@ -76,7 +76,6 @@ class SearchRequest(RequestBody):
     min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
     index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
-    with_vectors: bool = Field(False, description="Add the stored vectors of each hit.")
 
 
 class DocumentsRequest(RequestBody):
@@ -123,11 +122,14 @@ def model_routes(service: Service) -> APIRouter:
         ]  # fmt: skip
         return answer({"version": VERSION, "models": models, "indexes": list(service.indexes)})
 
-    @router.post("/explain", response_model=dict[str, Any])
-    async def explain(body: ExplainRequest) -> Response:
+    @router.post("/explain")
+    def explain(body: ExplainRequest) -> dict[str, Any]:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
         model = service.models[service.model_name(body.model)]
-        return answer(await service.run_in_pool(_explain, model, body))
+        check_explained(body.text1, body.text2, body.text3 or "")
+        second_texts = [text for text in (body.text2, body.text3) if text is not None]
+        explanations = [model.explain(body.text1, text, role1=body.role1, role2=body.role2) for text in second_texts]
+        return explained(subtract(*explanations), notes=body.notes)
 
     @router.get("/scores", response_model=dict[str, Any])
     async def scores(model: str | None = None) -> Response:
@@ -137,11 +139,16 @@ def model_routes(service: Service) -> APIRouter:
             scales[name] = {"model": name, **await service.run_in_pool(_score_scale, service.models[name])}
         return answer(scales[name])
 
-    @router.post("/describe", response_model=dict[str, Any])
-    async def describe(body: DescribeRequest) -> Response:
+    @router.post("/describe")
+    def describe(body: DescribeRequest) -> dict[str, Any]:
         """Say in a line what a text is mostly about."""
         model = service.models[service.model_name(body.model)]
-        return answer(await service.run_in_pool(_describe, model, body))
+        check_explained(body.text)
+        description, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
+        fields = {"text": body.text, "description": description, "coverage": round(coverage, 6)}
+        if body.explanation:
+            fields["explanation"] = explained(model.explain(body.text), notes=True)
+        return fields
 
     @router.get("/dimensions", response_model=dict[str, Any])
     async def dimensions(
@@ -156,20 +163,6 @@ def model_routes(service: Service) -> APIRouter:
         return answer({"model": name, "total": len(entries), "dimensions": entries[offset : offset + limit]})
 
     return router
-
-
-def _explain(model: Embedder, body: ExplainRequest) -> dict[str, Any]:
-    check_explained(body.text1, body.text2, body.text3 or "")
-    second_texts = [text for text in (body.text2, body.text3) if text is not None]
-    explanations = [model.explain(body.text1, text, role1=body.role1, role2=body.role2) for text in second_texts]
-    return explained(subtract(*explanations), notes=body.notes)
-
-
-def _describe(model: Embedder, body: DescribeRequest) -> dict[str, Any]:
-    check_explained(body.text)
-    description, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
-    fields = {"text": body.text, "description": description, "coverage": round(coverage, 6)}
-    return fields | ({"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {})
 
 
 def _dimensions(model: Embedder, search: str) -> list[dict[str, Any]]:
@@ -193,25 +186,61 @@ def index_routes(service: Service) -> APIRouter:
     """Return the routes that ask the index."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
 
-    @router.post("/search", response_model=dict[str, Any])
-    async def search(body: SearchRequest) -> Response:
+    @router.post("/search")
+    def search(body: SearchRequest) -> dict[str, Any]:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
         index = service.searched(body.index)
-        return answer(await service.run_in_pool(_search, index, body))
+        check_explained(body.query)
+        offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
+        options: dict[str, Any] = {"where": body.where, "min_score": body.min_score, "offset": offset}
+        hits = index.search(body.query, body.top_k, weights=body.weights, word_weights=body.word_weights, **options)
+        return limit_hits(hits, body.rows, _n_models(index))
 
-    @router.post("/documents", response_model=dict[str, Any])
-    async def documents(body: DocumentsRequest) -> Response:
+    @router.post("/documents")
+    def documents(body: DocumentsRequest) -> dict[str, Any]:
         """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
+        from pellucid.index.listing import count_documents, count_values, list_documents
+
         index = service.searched(body.index)
         if body.after is not None and body.sort is not None:
             raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
-        return answer(await service.run_in_pool(_documents, index, body))
+        commit = index.snapshot().commit  # a change in between would make the total another one's
+        page: list[Document] = []
+        if body.limit:
+            options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
+            page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
+        return {
+            "total": count_documents(commit, body.where),
+            "documents": written(
+                ({name: getattr(document, name) for name in ("id", "title", "text", "metadata")} for document in page),
+                "ask for fewer documents",
+            ),
+            "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
+            "counts": {
+                name: [
+                    {"value": value, "documents": n}
+                    for value, n in count_values(commit, body.where, name)[:_MAX_COUNTED_VALUES]
+                ]
+                for name in body.count_by
+            },
+        }
 
-    @router.post("/why", response_model=dict[str, Any])
-    async def why(body: WhyRequest) -> Response:
+    @router.post("/why")
+    def why(body: WhyRequest) -> dict[str, Any]:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched(body.index)
-        return answer(await service.run_in_pool(_why, index, body, measures=body.measure))
+        check_explained(body.query)
+        ids = [body.id, *([] if body.below is None else [body.below])]
+        for id in ids:
+            if id not in index:
+                raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
+        explanations = list[Explanation]()
+        for id in ids:
+            check_cancelled()
+            hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
+            check_pairs(body.query, [hit], _n_models(index))
+            explanations.append(hit.measured() if body.measure else hit.explain())
+        return explained(subtract(*explanations))
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
@@ -221,56 +250,8 @@ def index_routes(service: Service) -> APIRouter:
     return router
 
 
-def _search(index: Index, body: SearchRequest) -> dict[str, Any]:
-    check_explained(body.query)
-    offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
-    options: dict[str, Any] = {"where": body.where, "min_score": body.min_score, "offset": offset}
-    hits = index.search(body.query, body.top_k, weights=body.weights, word_weights=body.word_weights, **options)
-    return limit_hits(hits, body.rows, _n_models(index), with_vectors=body.with_vectors)
-
-
 def _n_models(index: Index) -> int:
     return len(index.weights.keys() - {"bm25"})
-
-
-def _documents(index: Index, body: DocumentsRequest) -> dict[str, Any]:
-    from pellucid.index.listing import count_documents, count_values, list_documents
-
-    commit = index.snapshot().commit  # a change in between would make the total another one's
-    page: list[Document] = []
-    if body.limit:
-        options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
-        page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
-    return {
-        "total": count_documents(commit, body.where),
-        "documents": written(
-            ({name: getattr(document, name) for name in ("id", "title", "text", "metadata")} for document in page),
-            "ask for fewer documents",
-        ),
-        "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
-        "counts": {
-            name: [
-                {"value": value, "documents": n}
-                for value, n in count_values(commit, body.where, name)[:_MAX_COUNTED_VALUES]
-            ]
-            for name in body.count_by
-        },
-    }
-
-
-def _why(index: Index, body: WhyRequest) -> dict[str, Any]:
-    check_explained(body.query)
-    ids = [body.id, *([] if body.below is None else [body.below])]
-    for id in ids:
-        if id not in index:
-            raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
-    explanations = list[Explanation]()
-    for id in ids:
-        check_cancelled()
-        hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
-        check_pairs(body.query, [hit], _n_models(index))
-        explanations.append(hit.measured() if body.measure else hit.explain())
-    return explained(subtract(*explanations))
 
 
 def _index_info(index: Index) -> dict[str, Any]:

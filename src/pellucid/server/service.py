@@ -49,11 +49,11 @@ class _Job(NamedTuple):
 class Batcher:
     """The queue in front of one model."""
 
-    def __init__(self, model: Embedder, max_waiting: int) -> None:
-        """Begin to encode, in the event loop; more than `max_waiting` requests in its queue are refused."""
+    def __init__(self, model: Embedder) -> None:
+        """Begin to encode, in the event loop; `Guard` bounds how many requests wait."""
         self.model = model
         self._is_quick = isinstance(getattr(model, "encoder", model), StaticEmbedder)
-        self._queue: asyncio.Queue[_Job] = asyncio.Queue(max_waiting)
+        self._queue: asyncio.Queue[_Job] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, "encode")
         self._task = asyncio.create_task(self._run())
 
@@ -67,23 +67,15 @@ class Batcher:
         """Return one row for each text: float32 [texts, dimension], or a CSR matrix."""
         if self._is_quick and sum(map(len, texts)) <= _AT_ONCE_CHARS:
             return _encode(self.model, texts, role)
-        pieces = list(batches_by_size(texts, _PIECE_TEXTS, len, _PIECE_CHARS))
-        rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
+        rows = []
+        for piece in batches_by_size(texts, _PIECE_TEXTS, len, _PIECE_CHARS):
+            job = _Job(piece, role, asyncio.get_running_loop().create_future())
+            self._queue.put_nowait(job)
+            try:
+                rows.append(await job.rows)
+            finally:
+                job.rows.cancel()  # if the client is gone, the work is skipped
         return rows[0] if len(rows) == 1 else vstack(rows)
-
-    async def _queued(self, texts: list[str], role: Role, *, may_wait: bool) -> Any:
-        """Put texts into the queue and return their rows; only the first piece of a request may be refused."""
-        job = _Job(texts, role, asyncio.get_running_loop().create_future())
-        try:
-            if may_wait:
-                await self._queue.put(job)
-            else:
-                self._queue.put_nowait(job)
-            return await job.rows
-        except asyncio.QueueFull:
-            raise ApiError(429, "too many requests are waiting; try again in a moment") from None
-        finally:
-            job.rows.cancel()  # if the client is gone, the work is skipped
 
     async def _run(self) -> None:
         while True:
@@ -190,7 +182,7 @@ class Service:
     def start(self) -> None:
         """Begin to serve, in the event loop, once nothing is left to import that the first requests would wait for."""
         for name, model in self.models.items():
-            self.batchers[name] = Batcher(model, self.settings.max_waiting)
+            self.batchers[name] = Batcher(model)
             with suppress(Exception):  # a request will meet it again, and answer with it
                 model.explain("ready, 3.14 zzqx", "ready").to_dict()
 
