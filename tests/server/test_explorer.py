@@ -15,7 +15,7 @@ import pellucid
 pytest.importorskip("fastapi", reason="the explorer needs pellucid[serve]")
 pytest.importorskip("Stemmer", reason="its index needs pellucid[search]")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need the package playwright")
-from serving import running
+from serving import running  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
