@@ -113,9 +113,10 @@ def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
 @pytest.mark.full
 def test_cells_hold_the_rows_they_were_given(monkeypatch):
     pytest.importorskip("faiss")
+    monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", 50)
     rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    held = near_duplicates.Nearest(exact=50)
+    held = near_duplicates.Nearest()
     for start in range(0, 900, 30):
         held.add(rows[start : start + 30])
     assert len(held) == 900 and held._rebuilt_at > 200  # made anew twice
@@ -265,22 +266,14 @@ def test_an_equal_text_of_a_removed_one_goes_to_the_kept_one(model):
 
 
 def test_a_pair_has_reasons_that_add_up_to_its_score(model):
-    found = duplicates(random_texts(60), model, reasons=2)
+    found = duplicates(random_texts(60), model)
     for number, pair in enumerate(found.pairs):
         why = found.explain(number)
         assert isinstance(why, Explanation)
         if why.coverage[0].known:
             assert sum(row.contribution for row in why.rows) == pytest.approx(pair.score, abs=2e-6)
-            assert pair.reasons[0] == (why.rows[0].name, why.rows[0].contribution)
-    assert "mostly for" in found.to_text()
     with pytest.raises(InputError, match="the first is 0"):
         found.explain(len(found.pairs))
-
-
-def test_two_texts_with_one_hash_are_not_taken_for_equal(model, monkeypatch):
-    monkeypatch.setattr(near_duplicates, "_hash", lambda text: 1)
-    found = duplicates(["worda", "wordb", "worda"], model)
-    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == [(0, 2)]
 
 
 def test_twice_is_the_same(model):
@@ -315,8 +308,6 @@ def test_what_is_no_corpus_is_refused(model, tmp_path):
         duplicates(["worda", None], model)
     with pytest.raises(CorpusError, match="not found"):
         duplicates(tmp_path / "absent.txt", model)
-    with pytest.raises(InputError, match="reasons"):
-        duplicates(["worda"], model, reasons=-1)
     with pytest.raises(InputError, match="the encoder \\(len\\)"):
         duplicates(["worda"], len)
 
@@ -394,16 +385,6 @@ def test_texts_that_differ_by_a_guessed_word_are_no_duplicates():
     assert result.guessed == ("latisha", "lakisha") and "only guesses: latisha, lakisha." in " ".join(
         str(result).split()
     )
-
-
-def test_a_pair_too_long_to_explain_has_no_reasons(monkeypatch):
-    def refused(self, first, second=None, **options):
-        raise InputError("too long to explain")
-
-    texts = ["The bank raised the rate.", "the bank raised the rate"]
-    monkeypatch.setattr(StaticEmbedder, "explain", refused)
-    (pair,) = pellucid.duplicates(texts, reasons=2).pairs
-    assert pair.reasons == () and pair.score == 1.0
 
 
 @pytest.mark.full

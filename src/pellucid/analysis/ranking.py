@@ -29,13 +29,8 @@ class TopRow(NamedTuple):
     contribution: float
 
     @classmethod
-    def from_explanation(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
-        """Return the `count` rows that add most; fewer where fewer add anything."""
-        return tuple(cls(row.name, row.contribution) for row in explanation.reasons(count))
-
-    @classmethod
     def from_groups(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
-        """Return the same of the lines that a person reads: phrases, or rows that are not of words."""
+        """Return the `count` lines that add most, as a person reads them: phrases, or rows that are not of words."""
         lines = (line for line in explanation.groups(None) if not line.is_sum and line.contribution > 0)
         return tuple(cls(line.name, line.contribution) for line in islice(lines, min(count, sys.maxsize)))
 

@@ -1,4 +1,4 @@
-"""Near-duplicates of a corpus of any size: which texts nearly repeat an earlier one, with the reasons.
+"""Near-duplicates of a corpus of any size: which texts nearly repeat an earlier one, and how they differ.
 
 The texts are read in order. A text is a duplicate if an earlier kept text reaches the threshold; otherwise it is kept.
 So every removed text is within the threshold of a kept one. With connected components this would not hold: in a chain
@@ -25,11 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import guessed_words, guesses_note
-from pellucid.analysis.ranking import TopRow
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.core.arrays import l2_normalize, to_2d_array
 from pellucid.core.embedder import Embedder
-from pellucid.errors import CorpusError, InputError, check_integer, check_number, missing_extra
+from pellucid.errors import CorpusError, InputError, check_number, missing_extra
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.explain.views.report import Report
@@ -63,7 +62,6 @@ class DuplicatePair(NamedTuple):
         only_kept: words of the kept text that the other lacks, in lower case.
         only_duplicate: words of the other that the kept text lacks.
         numbers_differ: whether the two hold different numbers, or these in another order.
-        reasons: the rows of the explanation that add most to the score, as many as were asked for.
     """
 
     kept: int
@@ -74,7 +72,6 @@ class DuplicatePair(NamedTuple):
     only_kept: tuple[str, ...]
     only_duplicate: tuple[str, ...]
     numbers_differ: bool
-    reasons: tuple[TopRow, ...]
 
     @property
     def difference(self) -> str:
@@ -171,14 +168,9 @@ class Duplicates(Report):
             (pair for pair in self.pairs if pair.kept_text != pair.duplicate_text), key=lambda p: p.score
         )
         if near_pairs:
-            shown: list[tuple[str, ...]] = [
-                (f"{p.score:.4f}", p.kept_text, p.duplicate_text, p.difference) for p in near_pairs[:_SHOWN]
-            ]
+            pairs = [(f"{p.score:.4f}", p.kept_text, p.duplicate_text, p.difference) for p in near_pairs[:_SHOWN]]
             titles = [*numbers("score"), "kept", "duplicate", "words that differ"]
-            if any(pair.reasons for pair in near_pairs[:_SHOWN]):
-                reasons = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in near_pairs)
-                shown, titles = [(*row, why) for row, why in zip(shown, reasons)], [*titles, "mostly for"]
-            yield TablePart.of("Pairs nearest to the threshold", titles, shown)
+            yield TablePart.of("Pairs nearest to the threshold", titles, pairs)
 
 
 def duplicates(
@@ -187,7 +179,6 @@ def duplicates(
     *,
     threshold: float = 0.9,
     same_numbers: bool = False,
-    reasons: int = 0,
     field: str = "text",
     show_progress_bar: bool = False,
 ) -> Duplicates:
@@ -212,18 +203,15 @@ def duplicates(
         same_numbers: keep texts whose numbers differ, or have another order; their embeddings may be nearly the same.
             A number is compared as it is written, with its sign, separators, exponent, comparison, currency or "%":
             2024-01-02 is not 2024-02-01, and 1.5 neither 1,5 nor 15. Only thousands may be grouped: 1,000 is 1000.
-        reasons: rows of the explanation to name for each pair, none of a pair too long to explain; 0 names none,
-            which is quicker.
         field: the column or key that holds the text, in a file named by a path.
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
 
     Raises:
         CorpusError: the file cannot be read, or an item is not a string.
-        InputError: there is no text, `threshold` or `reasons` is out of range, or the model gives NaN.
+        InputError: there is no text, `threshold` is out of range, or the model gives NaN.
         MissingExtraError: the corpus is large, and faiss is not installed: `pellucid[scale]`.
     """
     check_number("threshold", threshold, above=0, most=1)
-    check_integer("reasons", reasons, 0)
     model = load(model)
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
     finder = _Finder(model, threshold, same_numbers)
@@ -234,7 +222,7 @@ def duplicates(
             progress.advance(len(chunk))
     if not finder.representatives:
         raise InputError("the corpus holds no text; there is nothing to compare")
-    return _report(finder, corpus, field, reasons)
+    return _report(finder, corpus, field)
 
 
 class _Finder:
@@ -246,7 +234,7 @@ class _Finder:
         self.is_equal = bytearray()  # for each text 1 where an earlier one is equal to it
         self.unknown = 0  # different texts without a known word
         self.guessed: dict[str, None] = {}  # words that the model guesses
-        self._index_by_hash: dict[int, int] = {}  # hash of a text -> its number
+        self._index_by_digest: dict[bytes, int] = {}  # of a text -> its number
         self._nearest = Nearest()
         self._kept_indices = array("q")  # of the texts whose rows `_nearest` has
         self._signatures = array("q")  # of these texts; texts with different ones are no duplicates
@@ -258,7 +246,7 @@ class _Finder:
         self.is_equal.extend(bytes(len(texts)))
         new = []
         for index, text in enumerate(texts, start):
-            first = self._index_by_hash.setdefault(_hash(text), index)
+            first = self._index_by_digest.setdefault(_digest(text), index)
             if first == index:
                 new.append(index)
             else:
@@ -326,7 +314,7 @@ def _take_in_order(
     return is_kept
 
 
-def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplicates:
+def _report(finder: _Finder, corpus: Corpus, field: str) -> Duplicates:
     """Read the texts of all pairs again, score the pairs anew, and describe them."""
     representatives = np.frombuffer(finder.representatives, np.int64).copy()
     equal = np.frombuffer(finder.is_equal, np.bool_)
@@ -342,12 +330,10 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
     representatives[close[scores[close] < finder.threshold]] = -1  # candidates by rounding
     for index in np.flatnonzero(equal).tolist():
         representative = representatives[index]
-        if canonicalize(texts[index]) != canonicalize(texts[int(representative)]):  # two texts with one hash
-            representatives[index] = -1
-        elif representatives[representative] >= 0:
+        if representatives[representative] >= 0:
             representatives[index], scores[index] = representatives[representative], scores[representative]
     duplicate = np.flatnonzero(representatives >= 0).tolist()
-    pairs = tuple(_pair(finder.model, texts, int(representatives[n]), n, float(scores[n]), reasons) for n in duplicate)
+    pairs = tuple(_pair(texts, int(representatives[n]), n, float(scores[n])) for n in duplicate)
     members: dict[int, list[DuplicatePair]] = {}
     for pair in pairs:
         members.setdefault(pair.kept, []).append(pair)
@@ -359,7 +345,7 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
         family=finder.model.family,
         threshold=float(finder.threshold),
         texts=len(representatives),
-        equal=int((equal & (representatives >= 0)).sum()),
+        equal=int(equal.sum()),
         unknown=finder.unknown,
         pairs=pairs,
         groups=tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept))),
@@ -379,15 +365,9 @@ def _texts_for(corpus: Corpus, field: str, needed: Flags) -> dict[int, str]:
     return texts
 
 
-def _pair(
-    model: Embedder, texts: dict[int, str], representative: int, duplicate: int, score: float, reasons: int
-) -> DuplicatePair:
+def _pair(texts: dict[int, str], representative: int, duplicate: int, score: float) -> DuplicatePair:
     first, second = texts[representative], texts[duplicate]
     words1, words2 = (Counter(lowercase(word.text) for word in split_words(text)) for text in (first, second))
-    try:
-        rows = TopRow.from_explanation(model.explain(first, second), reasons) if reasons else ()
-    except InputError:  # too long to explain
-        rows = ()
     return DuplicatePair(
         kept=representative,
         duplicate=duplicate,
@@ -397,7 +377,6 @@ def _pair(
         only_kept=tuple((words1 - words2).elements()),
         only_duplicate=tuple((words2 - words1).elements()),
         numbers_differ=find_numbers(first) != find_numbers(second),
-        reasons=rows,
     )
 
 
@@ -417,15 +396,15 @@ def _reaches(scores: Any, threshold: float) -> Any:
     return scores >= threshold - 0.5 * 10**-_SCORE_DECIMALS
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(canonicalize(text).encode(), digest_size=8).digest(), "little", signed=True)
+def _digest(text: str) -> bytes:
+    return blake2b(canonicalize(text).encode(), digest_size=16).digest()  # no two texts of one are known
 
 
 def _signature(text: str, guesses: list[str], same_numbers: bool) -> int:
     """Return a hash of what two duplicates must share: signed names, guessed words and, if asked, numbers."""
     names, text_numbers = find_signed_names(text), find_numbers(text) if same_numbers else ()
     shared = "\n".join([*names, "", *sorted(guesses), "", *text_numbers])
-    return _hash(shared) if shared.strip() else 0
+    return int.from_bytes(_digest(shared)[:8], "little", signed=True) if shared.strip() else 0
 
 
 def write_kept(
@@ -479,10 +458,9 @@ class Nearest:
     # centres of KMeans; a search looks into the nearest cells. The centres are found anew whenever there are four times
     # as many rows, so that they fit rows in any order, such as sorted by subject.
 
-    def __init__(self, exact: int | None = None) -> None:
-        """Begin without rows; beyond `exact` dense rows cells are used, None takes 32,768."""
+    def __init__(self) -> None:
+        """Begin without rows."""
         self.rounding = 0.0  # how far a score may lie below the product of the float32 rows
-        self._max_exact_rows = _MAX_EXACT_ROWS if exact is None else exact
         self._blocks: list[Any] = []
         self._cells: Any = None
         self._rebuilt_at = 0
@@ -515,7 +493,7 @@ class Nearest:
                 self._rebuild(self._cells.reconstruct_batch, len(self), int(self._cells.d))
             return
         self._blocks.append(rows)
-        if not hasattr(rows, "tocsr") and len(self) > self._max_exact_rows:
+        if not hasattr(rows, "tocsr") and len(self) > _MAX_EXACT_ROWS:
             all_rows = np.concatenate(self._blocks)
             self._blocks = []
             self._rebuild(all_rows.__getitem__, *all_rows.shape)

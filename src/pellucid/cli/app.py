@@ -206,7 +206,6 @@ def duplicates(
     file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
     same_numbers: Annotated[bool, typer.Option("--same-numbers", help="Keep a text whose numbers differ.")] = False,
-    reasons: Annotated[int, typer.Option(min=0, help="Rows of the explanation to name for each pair.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Write the corpus without its duplicates to this file.")] = None,
     output: TableOption = None,
     json: JsonOption = False,
@@ -226,7 +225,7 @@ def duplicates(
     Examples:
       pellucid duplicates corpus.txt --threshold 0.95
       pellucid duplicates corpus.parquet --same-numbers --keep deduplicated.parquet
-      pellucid duplicates questions.jsonl --field question --reasons 3 -o pairs.csv
+      pellucid duplicates questions.jsonl --field question -o pairs.csv
     """
     from pellucid.bulk.near_duplicates import duplicates as find
     from pellucid.bulk.near_duplicates import write_kept
@@ -239,9 +238,7 @@ def duplicates(
     if keep is not None:
         check_copy(source, keep)  # now: the comparison takes long
     corpus = list(read("-", file_options)) if file == "-" else source
-    result = find(
-        corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True
-    )
+    result = find(corpus, model, threshold=threshold, same_numbers=same_numbers, show_progress_bar=True)
     if keep is not None:
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
