@@ -2,8 +2,8 @@
 
 Farthest point sampling looks for what is unlike everything else, and in a raw corpus that is garbage: the anchors
 published with the paper hold a bare shop link, Russian beside a code snippet, mojibake and lines broken in the middle.
-So every candidate must be one readable sentence with content. Each rule of `CandidateSettings` can be switched
-off. A corpus of other texts, such as titles or key words in lower case, is recognised by its first texts.
+So every candidate must be one readable sentence with content. A
+corpus of other texts, such as titles or key words in lower case, is recognised by its first texts.
 
 An interrupted run resumes after its last 16,384 texts; other methods and numbers of anchors need not encode again.
 """
@@ -14,7 +14,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pellucid.core.fingerprint import record_model
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError, check_integer, check_number, missing_extra
+from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
 from pellucid.loading import load
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
@@ -32,7 +32,7 @@ from pellucid.text.function_words import content_words
 from pellucid.text.tables import Corpus, is_path, read_texts
 from pellucid.text.unicode import canonicalize
 
-_RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes
+_RULES = 4  # version of the rules, kept with candidates on disk: raise it with any change of what passes
 _MAX_CHARS = 2_000  # a longer text is not looked at closely
 # Beyond newlines and other control characters: invisible marks, text direction, the replacement character.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffc\ufffd]")
@@ -57,6 +57,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”\u2019»)])\s+|\n+")
 _Rule = Callable[[str], bool]
 _N_PROBED_TEXTS = 1_000  # that show whether a corpus has sentences
 _MIN_SENTENCE_SHARE = 0.2  # of these texts
+_MIN_CONTENT_WORDS = 2  # different ones; see `text.content_words`
 _SHARD_TEXTS = 16_384  # between two checkpoints
 
 
@@ -68,29 +69,19 @@ class CandidateSettings:
         language: ISO 639-1 code of the language a text must be in, as py3langid sees it; None takes any.
         words: fewest and most words, counted at spaces; of a longer text each sentence is a candidate. None takes any
             number and divides no text, for languages without spaces.
-        links: whether texts with a web address, e-mail address or phone number stay.
-        mojibake: whether texts stay that were decoded with the wrong table (ftfy's badness).
-        markup: whether texts stay with tags, entities, code characters, runs of punctuation, loose punctuation, a
-            speaker or heading before a colon, doubled words, control characters or line breaks.
-        fragments: whether texts stay that do not look like a sentence: a capital, digit or quotation mark first,
-            `.`, `?` or `!` last (a closing quotation mark may follow, an abbreviation may not stand before), brackets
-            and quotation marks in pairs, mostly letters and mostly lower case. None decides by the first 1,000 texts:
-            they stay where fewer than one text in five looks like a sentence.
-        near_duplicates: None keeps them. Otherwise of texts that are equal but for case, punctuation and digits the
-            first stays, and no anchor has a greater cosine than this to another.
+        readable: whether texts must be readable and say something: no web address, e-mail address or phone number; no
+            tags, entities, code characters, runs of punctuation, loose punctuation, speaker or heading before a colon,
+            doubled words, control characters or line breaks; no text decoded with the wrong table (ftfy's badness); two
+            different content words; a sentence (see `is_sentence`), unless fewer than one in five of the first 1,000
+            texts looks like one; of texts that are equal but for case, punctuation and digits the first alone, and no
+            anchor with a cosine above 0.9 to another. False drops equal texts alone.
         max_candidates: at most this many, the first that pass; shuffle an ordered corpus.
-        content_words: fewest different content words (`text.content_words`); 0 takes any text.
     """
 
     language: str | None = "en"
     words: tuple[int, int] | None = (3, 30)
-    links: bool = False
-    mojibake: bool = False
-    markup: bool = False
-    fragments: bool | None = None
-    near_duplicates: float | None = 0.9
+    readable: bool = True
     max_candidates: int | None = None
-    content_words: int = 2
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -100,9 +91,7 @@ class CandidateSettings:
         """
         if self.words is not None and not 1 <= self.words[0] <= self.words[1]:
             raise InputError(f"words is {self.words}; give the fewest and the most, such as (3, 60), or None")
-        check_number("near_duplicates", self.near_duplicates, above=0, most=1, optional=True)
         check_integer("max_candidates", self.max_candidates, optional=True)
-        check_integer("content_words", self.content_words, 0)
 
 
 @dataclass
@@ -167,7 +156,7 @@ def prepare_candidates(
         work.bind_settings({**asdict(settings), "rules": _RULES})
         filtered = _filtered(corpus, settings, work, show_progress_bar)
         if not filtered.n_left:
-            raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
+            raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or loosen `settings`")
         _encode(encoder, work, filtered.n_left, show_progress_bar)
         filtered.dropped["encoded to zero"] = work.metadata["zeros"]
         return Candidates(work.array("vectors"), filtered, work.file("candidates"))
@@ -228,10 +217,8 @@ def candidate_texts(
             else filter(None, map(str.strip, _SENTENCE_END.split(text)))
         )
     )
-    first = list(islice(texts, _N_PROBED_TEXTS)) if settings.fragments is None else []
-    if settings.fragments is None:
-        settings = replace(settings, fragments=sum(map(is_sentence, first)) < _MIN_SENTENCE_SHARE * len(first))
-    rules = _rules(settings)
+    first = list(islice(texts, _N_PROBED_TEXTS)) if settings.readable else []
+    rules = _rules(settings, has_sentences=sum(map(is_sentence, first)) >= _MIN_SENTENCE_SHARE * len(first))
     filtered.dropped.update({rule: filtered.dropped.get(rule, 0) for rule in rules})
     n_passed = 0
     for text in chain(first, texts):
@@ -246,7 +233,7 @@ def candidate_texts(
             return
 
 
-def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
+def _rules(settings: CandidateSettings, *, has_sentences: bool) -> dict[str, _Rule]:
     """Return what drops a text, by name; the cheap ones first, the language last."""
     rules: dict[str, _Rule] = {
         "empty": lambda text: not text,
@@ -255,18 +242,16 @@ def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
     if settings.words is not None:
         min_words, max_words = settings.words
         rules["words"] = lambda text: not min_words <= len(text.split()) <= max_words
-    if not settings.markup:
-        rules["control characters"] = lambda text: _CONTROL.search(text) is not None
-    if not settings.links:
-        rules["link"] = lambda text: _LINK.search(text) is not None
-    if not settings.fragments:
-        rules["no sentence"] = lambda text: not is_sentence(text)
-    if not settings.markup:
-        rules["markup"] = lambda text: _MARKUP.search(text) is not None
-    if settings.content_words:
-        rules["says little"] = lambda text: len(content_words(text)) < settings.content_words
-    rules["duplicate"] = _seen_before(settings.near_duplicates is not None)
-    if not settings.mojibake:
+    if settings.readable:
+        rules |= {
+            "control characters": lambda text: _CONTROL.search(text) is not None,
+            "link": lambda text: _LINK.search(text) is not None,
+            "no sentence": lambda text: has_sentences and not is_sentence(text),
+            "markup": lambda text: _MARKUP.search(text) is not None,
+            "says little": lambda text: len(content_words(text)) < _MIN_CONTENT_WORDS,
+        }
+    rules["duplicate"] = _seen_before(settings.readable)
+    if settings.readable:
         try:
             from ftfy.badness import is_bad
         except ImportError as error:

@@ -25,6 +25,7 @@ Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
 _DEFAULTS = CandidateSettings()
+_MAX_COSINE = 0.9  # of an anchor to another
 _BLOCK_ROWS = 16_384  # converted to float32 at a time
 _MAX_FIT_ROWS = 131_072  # KMeans learns its centroids from so many candidates
 _N_NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
@@ -74,28 +75,27 @@ def choose_anchors(
         nullcontext(Path(work_dir)) if work_dir is not None else temporary_folder(prefix="pellucid-anchors-")
     ) as folder:
         candidates = prepare_candidates(encoder, corpus, settings, folder, show_progress_bar=show_progress_bar)
-        rows = _pick(candidates, n, method, seed, settings.near_duplicates)
+        rows = _pick(candidates, n, method, seed, _MAX_COSINE if settings.readable else np.inf)
         texts = candidates.texts(rows)
         del candidates  # closes the map before a temporary folder goes
     return texts
 
 
-def _pick(candidates: Candidates, n: int, method: Callable[..., Rows], seed: int, nearest: float | None) -> Rows:
-    """Return `n` rows by `method`, none of them zero or nearer than `nearest` to another."""
+def _pick(candidates: Candidates, n: int, method: Callable[..., Rows], seed: int, limit: float) -> Rows:
+    """Return `n` rows by `method`, none of them zero or with a cosine above `limit` to another."""
     vectors = candidates.vectors
     if n > candidates.filtered.n_left:
         raise InputError(
-            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts, "
-            "or leave rules out (--unfiltered)"
+            f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts, or loosen `settings`"
         )
-    limit = np.inf if nearest is None else nearest
     rows = _distinct(vectors, method(vectors, n, seed=seed), n, limit)
     if 0 < len(rows) < n and method is not farthest_points:
         rows = _distinct(vectors, farthest_points(vectors, n, start=rows), n, limit)
     if len(rows) < n:
         raise InputError(
             f"{n} anchors asked for, but only {len(rows)} of {candidates.filtered.n_left} candidates are no nearer to "
-            f"each other than a cosine of {nearest}. Ask for fewer, add texts, or allow nearer ones"
+            f"each other than a cosine of {limit}. Ask for fewer, add texts, or take any with CandidateSettings("
+            "readable=False)"
         )
     return rows
 
