@@ -127,7 +127,7 @@ class DelimitedFile:
             lines, rows = self._read(_BLOCK_ROWS)
             if not rows:
                 break
-            first_lines = range(lines[0], lines[-1])
+            first_lines: Sequence[int] = range(lines[0], lines[-1])
             if len(first_lines) != len(rows):
                 spans += [(first, after - 1) for first, after in pairwise(lines) if after > first + 1]
                 first_lines = lines[:-1]
