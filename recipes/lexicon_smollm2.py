@@ -260,7 +260,7 @@ def _logits(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tup
     texts, largest, total, tokens = short_sentences(source, FREQUENCIES), [], 0, 0
     with torch.inference_mode():
         for start in range(0, len(texts), 50):
-            ids, mask, _ = backbone.padded(model._reader.read_as(texts[start : start + 50], None))
+            ids, mask, _ = backbone.padded(model.encodings(texts[start : start + 50]))
             hidden, place = backbone.states(ids, mask), torch.arange(ids.shape[1], device=ids.device)
             first = 0 if row.shift else 1  # behind the start token; the end token's state is not the text's
             own = (place >= first) & (place < mask.sum(dim=1, keepdim=True) - 2 + first)

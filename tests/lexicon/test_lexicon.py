@@ -363,7 +363,7 @@ def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
     (reading,) = bert._reader.read(["horse car"], instructed=True)
     fired = np.full(len(bert.clusters), -1)
     fired[[3, 7]] = 0, 1
-    place = bert.merge(3, 7)._span_finder("horse car", reading, weights[0], fired)
+    place = bert.merge(3, 7)._span_finder("horse car", reading, lambda: (weights, fired[None]), 0)
     assert place(3) == ((6, 9),)
 
 

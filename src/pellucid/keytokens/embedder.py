@@ -234,10 +234,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         model.folder = None  # it was opened from none
         return model
 
-    def encodings(self, texts: list[str], role: Role = None) -> list[Encoding]:
-        """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
-        return self._reader.read_as(texts, role)
-
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         path = folder / _TENSORS

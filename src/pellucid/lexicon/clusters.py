@@ -7,7 +7,7 @@ take the place of the head, and each cluster is a dimension, named after its bes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,11 +63,6 @@ class Clusters:
         return len(self.centroids)
 
     @cached_property
-    def sizes(self) -> npt.NDArray[np.int64]:
-        """How many tokens each cluster has, int64 [k]; 0 for a dead one."""
-        return np.bincount(self.assignment[self.assignment >= 0], minlength=len(self)).astype(np.int64)
-
-    @cached_property
     def dimensions(self) -> Dimensions:
         """The clusters as dimensions: name and words."""
         return Dimensions(Dimension(name, words) for name, words in zip(self.names, self.words))
@@ -93,7 +88,8 @@ class Clusters:
 
     def __repr__(self) -> str:
         """Return the numbers and the first names."""
-        return f"<{len(self)} clusters of {int(self.sizes.sum())} tokens: {as_text(self.names[:3])!r:.80}>"
+        tokens = np.count_nonzero(self.assignment >= 0)
+        return f"<{len(self)} clusters of {tokens} tokens: {as_text(self.names[:3])!r:.80}>"
 
 
 def cluster_vocabulary(
@@ -104,7 +100,6 @@ def cluster_vocabulary(
     unit_rows: bool = True,
     iterations: int = 50,
     seed: int = 0,
-    words: Collection[str] | None = None,
 ) -> Clusters:
     """Group the tokens of a vocabulary by KMeans over their rows.
 
@@ -120,7 +115,6 @@ def cluster_vocabulary(
             in both cases.
         iterations: of KMeans at most.
         seed: of the first centroids, rows drawn at random.
-        words: known words in lower case, by which names are chosen; None takes those of the bundled English model.
 
     Raises:
         InputError: k is not between 1 and the number of different rows, the rows are not finite, or tokenizer and
@@ -131,7 +125,7 @@ def cluster_vocabulary(
 
     check_seed(seed)
     rows = head_matrix(rows)
-    _, tokens = tokens_of_rows(len(rows), tokenizer, words)
+    _, tokens = tokens_of_rows(len(rows), tokenizer)
     clustered = np.array([row for row, token in enumerate(tokens) if token.rank < Rank.NONE], np.int64)
     assignment = np.full(len(rows), -1, np.int64)
     if k is None:

@@ -18,9 +18,9 @@ torch does in `transformer/backbone.py`. A model on disk:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -262,26 +262,22 @@ class LexiconEmbedder(TransformerEmbedder):
 
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
-        encodings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
+        encodings = [self.encodings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         weighed = cache(lambda: self._weights(encodings))
         units = cache(lambda: self._mixed(weighed()[0]).astype(np.float64))
 
-        def query(index: int) -> Query:
-            text, encoding = texts[index], encodings[index]
+        return [
+            Query(
+                self, text, role, partial(lambda index: units()[index], index),
+                coverage_and_gaps=partial(known_words, text, encoding),
+                span_finder=partial(self._span_finder, text, encoding, weighed, index),
+            )
+            for index, (text, role, encoding) in enumerate(zip(texts, roles, encodings))
+        ]  # fmt: skip
 
-            def span_finder() -> SpanFinder:
-                weights, fired = weighed()
-                return self._span_finder(text, encoding, weights[index], fired[index])
-
-            return Query(
-                self, text, roles[index], lambda: units()[index],
-                coverage_and_gaps=lambda: known_words(text, encoding), span_finder=span_finder,
-            )  # fmt: skip
-
-        return list(map(query, range(len(texts))))
-
-    def _span_finder(self, text: str, encoding: Encoding, weights: Vectors, fired: npt.NDArray[np.int64]) -> SpanFinder:
+    def _span_finder(self, text: str, encoding: Encoding, weighed: Callable[[], Any], index: int) -> SpanFinder:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
+        weights, fired = (array[index] for array in weighed())
         words, source_of = whole_words(text, encoding.spans), strongest_source(self.mixing, weights)
 
         def find_spans(dimension: int) -> tuple[Span, ...]:

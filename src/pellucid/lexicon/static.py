@@ -290,35 +290,25 @@ class StaticLexiconEmbedder(Embedder):
 
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read one or two checked texts."""
-
-        def query(text: str, role: Role) -> Query:
-            words = _TextClusters(self, text)
-
-            def coordinates() -> Any:
-                return sparse_units(words.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64)
-
-            return Query(self, text, role, coordinates, span_finder=words.span_finder)
-
-        return list(map(query, texts, roles))
+        return [_ClusterQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
-        return [_TextClusters(self, text).coverage_and_gaps for text in texts]
+        return [_ClusterQuery(self, text, role).coverage_and_gaps for text in texts]
 
 
-class _TextClusters:
-    """The words of a text and the clusters that they fire."""
+class _ClusterQuery(Query):
+    """A text, its words and the clusters that they fire."""
 
-    def __init__(self, model: StaticLexiconEmbedder, text: str) -> None:
-        vocabulary = model.vocabulary
-        self._model = model
-        self._words: list[Word] = vocabulary.split(text)
-        self._rows = np.array([vocabulary.row(word.text) for word in self._words], np.int64)
+    def __init__(self, model: StaticLexiconEmbedder, text: str, role: Role) -> None:
+        super().__init__(model, text, role, self._units, span_finder=self._find_spans)
+        self._words: list[Word] = model.vocabulary.split(text)
+        self._rows = np.array([model.vocabulary.row(word.text) for word in self._words], np.int64)
 
-    @property
+    @cached_property
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text is known, and where the words without a row are."""
-        vocabulary, partial, gaps = self._model.vocabulary, list[tuple[str, str, float]](), list[Span]()
+        vocabulary, partial, gaps = self.model.vocabulary, list[tuple[str, str, float]](), list[Span]()
         for word, row in zip(self._words, self._rows.tolist()):
             if row < 0:
                 gaps.append((word.start, word.end))
@@ -331,22 +321,22 @@ class _TextClusters:
     def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:
         """The distinct rows, and the weights of the clusters of each times its number, float64 CSR [rows, k]."""
         rows, counts = np.unique(self._rows[self._rows >= 0], return_counts=True)
-        weights = self._model.table.rows(rows, self._model._clusters)
+        weights = self.model.table.rows(rows, self.model._clusters)
         return rows, weights.multiply(counts[:, None]).tocsr()
 
-    @property
-    def sums(self) -> Any:
-        """The clusters' weights added up, float64 CSR [1, k]."""
+    def _units(self) -> Any:
+        """Return the text's coordinates, float64 CSR [1, dimensions]."""
         from scipy import sparse
 
         weights = self._counted[1]
-        return sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
+        sums = sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
+        return sparse_units(sums.log1p(), self.model.mixing, self.model.max_active_dims).astype(np.float64)
 
-    def span_finder(self) -> SpanFinder:
+    def _find_spans(self) -> SpanFinder:
         """Return the function from a dimension to where the word is that fires it most."""
         rows, weights = self._counted
         by_cluster = weights.tocsc()
-        source_of = strongest_source(self._model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
+        source_of = strongest_source(self.model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
 
         def find_spans(dimension: int) -> tuple[Span, ...]:
             source = source_of(dimension)

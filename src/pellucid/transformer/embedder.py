@@ -105,12 +105,16 @@ class TransformerEmbedder(Embedder):
             )
         return texts, "document"
 
+    def encodings(self, texts: list[str], role: Role = None) -> list[Encoding]:
+        """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
+        return self._reader.read(texts, instructed=role != "document")
+
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
         coverages: list[tuple[Coverage, tuple[Span, ...]]] = []
         for start in range(0, len(texts), _BLOCK_TEXTS):
             block = texts[start : start + _BLOCK_TEXTS]
-            coverages += map(known_words, block, self._reader.read_as(block, role))
+            coverages += map(known_words, block, self.encodings(block, role))
         return coverages
 
     def _batches(
@@ -120,7 +124,7 @@ class TransformerEmbedder(Embedder):
         cut: list[int] = []
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
             for start in range(0, len(texts), _BLOCK_TEXTS):
-                encodings = self._reader.read_as(texts[start : start + _BLOCK_TEXTS], role)
+                encodings = self.encodings(texts[start : start + _BLOCK_TEXTS], role)
                 cut += [encoding.cut for encoding in encodings if encoding.cut]
                 for batch in length_batches([len(encoding.ids) for encoding in encodings], batch_size):
                     yield [start + n for n in batch], [encodings[n] for n in batch]

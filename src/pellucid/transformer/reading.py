@@ -19,8 +19,6 @@ from pellucid.text.words import Coverage, Span, split_words, words_before
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.core.arrays import Role
-
 
 _DEFAULT_MAX_TOKENS = 512  # as in the LENS paper
 _TEXT, _INSTRUCTION = "{text}", "{instruction}"
@@ -190,10 +188,6 @@ class Reader:
                 )
                 for n, form in enumerate(forms)
             ]
-
-    def read_as(self, texts: Sequence[str], role: Role) -> list[Encoding]:
-        """Return the encodings of texts in a role: any but documents are read with the instruction."""
-        return self.read(texts, instructed=role != "document")
 
     def _tokenise_apart(self, text: str, affixes: tuple[str, ...]) -> _Tokenised:
         """Tokenize a text that contains a special token's string separately, so that the string stays text."""

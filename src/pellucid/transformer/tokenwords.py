@@ -76,7 +76,7 @@ def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
     return tokens, special
 
 
-def tokens_of_rows(rows: int, tokenizer: Any, words: Collection[str] | None = None) -> tuple[list[str], list[Token]]:
+def tokens_of_rows(rows: int, tokenizer: Any) -> tuple[list[str], list[Token]]:
     """Return the token of each of a head's rows, "" for none, and how it reads; `tokenizer` may be a list of tokens."""
     is_list = isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str)
     spelled, special = (list(tokenizer), set[int]()) if is_list else vocabulary_of(tokenizer)
@@ -91,7 +91,7 @@ def tokens_of_rows(rows: int, tokenizer: Any, words: Collection[str] | None = No
             + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
         )
     spelled += [""] * spare
-    return spelled, readable(spelled, special, words)
+    return spelled, readable(spelled, special)
 
 
 def unused_name(name: str, used_names: set[str]) -> str:
@@ -110,20 +110,19 @@ def common_words() -> frozenset[str]:
     return frozenset(_WORDS.read_text(encoding="utf-8").split("\n")) - {""}
 
 
-def readable(tokens: Sequence[str], special: Collection[int] = (), words: Collection[str] | None = None) -> list[Token]:
-    r"""Return how each token reads; `words` are known ones in lower case, None those of the bundled English model.
+def readable(tokens: Sequence[str], special: Collection[int] = ()) -> list[Token]:
+    r"""Return how each token reads; whole words are those of the bundled English model.
 
     >>> [t.text for t in readable(["Ġdog", "Ġdogs", "ression", "Ċ"])]
     ['dog', 'dogs', '…ression', '\\n']
     """
-    common = common_words() if words is None else words
     read = _scheme(tokens)
     pieces = [
         _Piece("", False) if token_id in special or not token or _PLACEHOLDER.fullmatch(token) else read(token)
         for token_id, token in enumerate(tokens)
     ]
     beginnings = {piece.text.casefold() for piece in pieces if piece.begins}
-    return [_ranked(piece, beginnings, common) for piece in pieces]
+    return [_ranked(piece, beginnings) for piece in pieces]
 
 
 def _scheme(tokens: Sequence[str]) -> Callable[[str], _Piece]:
@@ -151,7 +150,7 @@ def _byte_level(token: str) -> _Piece:
     return _Piece("" if "\ufffd" in text else text, text.startswith(" "))  # bytes that are no whole character
 
 
-def _ranked(piece: _Piece, beginnings: Collection[str], words: Collection[str]) -> Token:
+def _ranked(piece: _Piece, beginnings: Collection[str]) -> Token:
     """Return a piece as a reader sees it."""
     text = _printable(piece.text.strip())
     if not piece.text:
@@ -161,10 +160,10 @@ def _ranked(piece: _Piece, beginnings: Collection[str], words: Collection[str]) 
     if not any(map(_is_letter, text)) and not any(map(str.isnumeric, text)):
         return Token(text, Rank.SIGN)
     if piece.begins:
-        return Token(text, _word_rank(text, words))
+        return Token(text, _word_rank(text))
     twin = f" {text}".casefold() in beginnings
     if twin and text[0].isupper() and len(text) > 1:
-        return Token(text, max(Rank.WORDLIKE, _word_rank(text, words)))  # a word at the start of a text
+        return Token(text, max(Rank.WORDLIKE, _word_rank(text)))  # a word at the start of a text
     if twin and len(text) > 1:
         return Token(text, Rank.INNER)
     return Token(f"…{text}", Rank.SHARD)
@@ -177,11 +176,11 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _word_rank(text: str, words: Collection[str]) -> Rank:
+def _word_rank(text: str) -> Rank:
     """Return how well a piece reads that begins a word."""
     if (len(text) == 1 and text.isascii()) or not all(_is_letter(c) or c in _INSIDE_WORDS for c in text):
         return Rank.NUMBER
-    return Rank.WORD if text.lower() in words else Rank.WORDLIKE
+    return Rank.WORD if text.lower() in common_words() else Rank.WORDLIKE
 
 
 def _is_letter(character: str) -> bool:
