@@ -37,7 +37,9 @@ N_ORDER_PAIRS = 3
 MAX_EXACT_PLAYERS = 5
 """Words of a text of which all sets are encoded: 2^5 texts, no more than the drawn orders would need."""
 MAX_PLAYERS = 24
-"""Words, or phrases of a longer text, that are left out one by one: at most 2 * 3 * 23 + 1 texts are encoded."""
+"""Words, or phrases of a longer text, that are left out one by one."""
+MAX_VARIANTS = 2 * N_ORDER_PAIRS * (MAX_PLAYERS - 1) + 1
+"""Texts that are encoded at most to measure one text."""
 
 EMPTY_PASSAGE = "the score of an empty passage"
 
@@ -130,15 +132,13 @@ def without(text: str, spans: Iterable[Span]) -> str:
 class Variants:
     """A text without each of the sets of words whose values are needed."""
 
-    def __init__(
-        self, text: str, words: Sequence[Span], n_pairs: int = N_ORDER_PAIRS, max_players: int = MAX_PLAYERS
-    ) -> None:
+    def __init__(self, text: str, words: Sequence[Span]) -> None:
         """Take a text and where those of its words stand that can be left out."""
         self.text = text
-        self.players = players_of(text, words, max_players)
+        self.players = players_of(text, words)
         digest = hashlib.blake2b(canonicalize(text).encode("utf-8", "replace"), digest_size=8).digest()
         seed = int.from_bytes(digest, "big")  # of the text alone, so that its orders are the same everywhere
-        self.coalitions = coalitions(len(self.players), n_pairs, seed)
+        self.coalitions = coalitions(len(self.players), seed=seed)
 
     @property
     def texts(self) -> list[str]:

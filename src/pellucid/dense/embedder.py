@@ -16,17 +16,16 @@ import numpy as np
 from pellucid.core.arrays import MISSING_TEXT, Role, to_2d_array, validate_texts
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Query
-from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
+from pellucid.dense.measured import MeasuredReasons, ReasonsCheck, check_reasons, words_to_leave_out
 from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
 from pellucid.dense.sentences import SentenceReasons
 from pellucid.dense.tokenized import TokenizedText, read_texts
-from pellucid.dense.vectors import at_length_1, checked_vectors
+from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import (
     Fit,
     WordReasons,
     fit_words,
-    mean_vector,
-    n_fit_texts,
+    open_texts,
     stored_words,
     words_for,
 )
@@ -42,12 +41,12 @@ REASON_KINDS = ("words", "sentences", "measured")
 """How scores are taken apart, the default first."""
 
 _MAX_UNIT_ERROR = 1e-2  # of the length of a normalized vector, such as one in half precision
+_N_AVERAGED = 256  # sentences whose mean is taken for that of all texts
 _TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.dense.checking import ReasonsCheck
     from pellucid.explain.explanation import Explanation
     from pellucid.static.embedder import StaticEmbedder
     from pellucid.text.tables import Corpus
@@ -124,10 +123,9 @@ class EncoderEmbedder(Embedder):
     def _check_fit(self) -> None:
         """Check that no function would have to be called to fit the reasons."""
         if self._needs_fit:
-            english, several = n_fit_texts()
             raise InputError(
-                f"{self.name} is a function, and its reasons are not fitted: it would be called with {english:,} short "
-                f"texts ({several:,} if it reads several languages), up to 1,024 at a time. Allow it: "
+                f"{self.name} is a function, and its reasons are not fitted: it would be called with more than 4,000 "
+                "short texts, up to 1,024 at a time. Allow it: "
                 "pellucid.load(function, fit=True). Or fit on texts whose vectors you have, 200 or more: "
                 "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
             )
@@ -150,7 +148,10 @@ class EncoderEmbedder(Embedder):
         """Return the mean vector of texts: that of word reasons where there are any, else of some hundred sentences."""
         if "mean" not in self._shared:
             words = self._words_at_hand() or (stored_words(self) if self.is_sentence_transformer else None)
-            self._shared["mean"] = mean_vector(self) if words is None else words.common
+            if words is None:
+                texts, _ = open_texts(self)
+                rows = unit_vectors(self, texts[:: max(1, len(texts) // _N_AVERAGED)])
+            self._shared["mean"] = rows.mean(axis=0, dtype=np.float64) if words is None else words.common
         return self._shared["mean"]
 
     def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
@@ -227,8 +228,6 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: too few pairs, or the reasons are not estimated words.
         """
-        from pellucid.dense.checking import check_reasons
-
         return check_reasons(self, pairs, (role1, role2), show_progress_bar)
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:

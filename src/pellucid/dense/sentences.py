@@ -25,7 +25,7 @@ from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SENTENCE, Row
 from pellucid.text.sentences import sentence_spans
 from pellucid.text.unicode import canonicalize
-from pellucid.text.words import Span, spans_by
+from pellucid.text.words import spans_by
 
 SPREAD = 1.75
 """How much further apart the parts are than the sentences' vectors: chosen for the sizes of Shapley values, on the
@@ -52,15 +52,11 @@ class SentenceReasons(Reasons):
         """Return one line."""
         return f"SentenceReasons({self.encoder!r})"
 
-    def _spans(self, text: str, role: Role) -> list[Span]:
-        """Return where the sentences stand that the encoder reads, the last one up to where it stops."""
-        end: int = self.encoder.tokenized([text], role)[0].end  # type: ignore[attr-defined]  # an `EncoderEmbedder`
-        return [(start, min(last, end)) for start, last in sentence_spans(text) if start < end]
-
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
-        """Return a part for each sentence that the encoder reads."""
-        spans = self._spans(text, role)
-        spans, centred = spans or [(0, 0)], vector - self.common
+        """Return a part for each sentence that the encoder reads, the last one up to where it stops."""
+        end: int = self.encoder.tokenized([text], role)[0].end  # type: ignore[attr-defined]  # an `EncoderEmbedder`
+        spans = [(start, min(last, end)) for start, last in sentence_spans(text) if start < end] or [(0, 0)]
+        centred = vector - self.common
         parts = centred[None]
         if len(spans) > 1:
             rows = unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)

@@ -26,12 +26,6 @@ _BLANKS = re.compile(r"[\t-\r ]*")  # never part of a word
 _UNREAD_MARK = "."  # for a character that no token reads; never part of a word or a phrase
 
 
-def prompt_of(model: Any, role: Role) -> str:
-    """Return what a SentenceTransformer puts before a text in a role."""
-    named = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
-    return model.prompts.get(next(named, model.default_prompt_name)) or ""
-
-
 class TokenizedText(NamedTuple):
     """A text as an encoder reads it."""
 
@@ -81,7 +75,8 @@ def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedTe
     longest = getattr(model, "max_seq_length", None)
     if not getattr(tokenizer, "is_fast", False):
         return [TokenizedText(text, len(text)) for text in texts]
-    prompt, backend = prompt_of(model, role), tokenizer.backend_tokenizer
+    prompts = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
+    prompt, backend = model.prompts.get(next(prompts, model.default_prompt_name)) or "", tokenizer.backend_tokenizer
     room = longest - tokenizer.num_special_tokens_to_add() if isinstance(longest, int) else sys.maxsize
     lowers, unk_token_id = getattr(model[0], "do_lower_case", False), tokenizer.unk_token_id
     tokenized: list[TokenizedText] = []

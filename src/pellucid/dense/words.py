@@ -87,7 +87,6 @@ _N_PROBED, _MULTILINGUAL_SHARE = 100, 0.5  # translations looked for; share foun
 _MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
 _MIN_FULL_FIT = 0.1  # of an encoder whose vectors words hardly fit
 _EPS = 1e-9
-_N_AVERAGED = 256  # sentences whose mean is taken for that of all texts
 _MAX_STORED = 1e15  # of a number in saved reasons
 _TENSORS = ("map", "common")
 _FORM = "form"  # a third, where the vectors say the form of a text
@@ -240,8 +239,14 @@ class WordReasons(Reasons):
 
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any], encoder: Embedder) -> WordReasons:
-        fit = _read_fit(folder, config)
         try:
+            fit = Fit(**config["fit"])
+            numbers = fit.explained, fit.full_fit
+            is_fit = type(fit.table) is str and type(fit.texts) is int and {*map(type, numbers)} <= {int, float}
+            if config.get("way") != cls.kind or not is_fit:
+                raise ModelFolderError(f"{folder} holds no reasons by words: {fit!r:.200}")
+            if not all(abs(number) < _MAX_STORED for number in numbers) or not 0 < fit.full_fit <= 1:
+                raise ModelFolderError(f"{folder} holds no reasons that were fitted: {fit!r:.200}")
             is_bundled = fit.table in bundled_models()
             table = _bundled(fit.table) if is_bundled else StaticEmbedder.from_pretrained(folder / "table")
             arrays, _ = read_tensors(folder / "reasons.safetensors")
@@ -261,20 +266,6 @@ class WordReasons(Reasons):
         check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), config.get("table"),
                    "Fit them again: model.fit_reasons(texts)")  # fmt: skip
         return cls(table, arrays, fit, config["encoder"])
-
-
-def _read_fit(folder: Path, config: Mapping[str, Any]) -> Fit:
-    try:
-        fit = Fit(**config["fit"])
-    except (KeyError, TypeError) as error:
-        raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
-    numbers = fit.explained, fit.full_fit
-    is_fit = type(fit.table) is str and type(fit.texts) is int and {*map(type, numbers)} <= {int, float}
-    if config.get("way") != WordReasons.kind or not is_fit:
-        raise ModelFolderError(f"{folder} holds no reasons by words: {fit!r:.200}")
-    if not all(abs(number) < _MAX_STORED for number in numbers) or not 0 < fit.full_fit <= 1:
-        raise ModelFolderError(f"{folder} holds no reasons that were fitted: {fit!r:.200}")
-    return fit
 
 
 @lru_cache(maxsize=32)  # a text's parts and its unknown words are asked for one after the other
@@ -357,8 +348,19 @@ def fit_words(
             f"{len(texts)} texts are too few to fit reasons on; give at least {MIN_FIT_TEXTS}, best thousands"
         )
     if vectors is None:
-        _check_steady(encoder)
-        rows = _encode(encoder, texts, show_progress_bar)
+        first, second = (unit_vectors(encoder, list(PROBES)) for _ in range(2))
+        apart = float(np.abs(first - second).max())
+        if apart > _MAX_UNSTEADY:
+            raise InputError(
+                f"{encoder!r} is not deterministic: coordinates of a text differ by up to {apart:.3f} between two "
+                "calls. Turn off dropout or sampling (model.eval()), and fit again"
+            )
+        blocks = []
+        with Progress("fitting reasons", total=len(texts), enabled=show_progress_bar) as progress:
+            for start in range(0, len(texts), _BLOCK_TEXTS):
+                blocks.append(unit_vectors(encoder, texts[start : start + _BLOCK_TEXTS]))
+                progress.advance(len(blocks[-1]))
+        rows = np.concatenate(blocks)
     else:
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(_bundled, names) if table is None else [static_model(table, "reasons")]
@@ -466,37 +468,3 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     if share_matched < _MULTILINGUAL_SHARE:
         return english, TABLES[0]
     return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
-
-
-def n_fit_texts() -> tuple[int, int]:
-    """Return how many texts are encoded to fit reasons without texts: of an English encoder, and of another."""
-    english, pairs = bundled_sentences()
-    n_checked = 4 * len(PROBES) + 2 * len(pairs[:: max(1, len(pairs) // _N_PROBED)])
-    return len(english) + n_checked, len(english) // 4 + 2 * len(pairs) + n_checked
-
-
-def mean_vector(encoder: Embedder) -> Floats:
-    """Return the mean vector at length 1 of sentences that come with us, float64 [dimension]."""
-    texts, _ = open_texts(encoder)
-    mean: Floats = unit_vectors(encoder, texts[:: max(1, len(texts) // _N_AVERAGED)]).mean(axis=0, dtype=np.float64)
-    return mean
-
-
-def _encode(encoder: Embedder, texts: list[str], show_progress_bar: bool) -> Vectors:
-    """Return the vectors of texts at length 1."""
-    blocks = []
-    with Progress("fitting reasons", total=len(texts), enabled=show_progress_bar) as progress:
-        for start in range(0, len(texts), _BLOCK_TEXTS):
-            blocks.append(unit_vectors(encoder, texts[start : start + _BLOCK_TEXTS]))
-            progress.advance(len(blocks[-1]))
-    return np.concatenate(blocks)
-
-
-def _check_steady(encoder: Embedder) -> None:
-    first, second = (unit_vectors(encoder, list(PROBES)) for _ in range(2))
-    apart = float(np.abs(first - second).max())
-    if apart > _MAX_UNSTEADY:
-        raise InputError(
-            f"{encoder!r} is not deterministic: coordinates of a text differ by up to {apart:.3f} between two calls. "
-            "Turn off dropout or sampling (model.eval()), and fit again"
-        )
