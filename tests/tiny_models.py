@@ -166,12 +166,12 @@ def random_adapter(folder, base):
     import torch
     import transformers
 
-    from pellucid.transformer.backbone import unchanged_names
+    from pellucid.process import ignored_warnings
 
     peft = pytest.importorskip("peft")
     names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM")
-    with unchanged_names():
+    with ignored_warnings(FutureWarning):
         adapted = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), config)
     torch.manual_seed(7)
     for name, parameter in adapted.named_parameters():

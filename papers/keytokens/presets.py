@@ -17,9 +17,10 @@ from papers.keytokens.heads import read_head
 from pellucid.errors import InputError
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.persistence.folder import locate
 from pellucid.persistence.store import read_json
 from pellucid.persistence.untrusted import translate_load_errors
-from pellucid.transformer.backbone import Attention, Backbone, HeadKind, find_adapter, merge_adapter, open_backbone
+from pellucid.transformer.backbone import Attention, Backbone, HeadKind, merge_adapter, open_backbone
 
 
 @dataclass(frozen=True)
@@ -104,5 +105,5 @@ def open_preset(
 def _with_adapter(backbone: Backbone, adapter: str | Path) -> Backbone:
     """Return a backbone with one more adapter merged; it is then no longer one that a name and one adapter describe."""
     with translate_load_errors(str(adapter)):
-        model, _ = merge_adapter(backbone.model, find_adapter(adapter))
+        model, _ = merge_adapter(backbone.model, locate(adapter))
     return replace(backbone, model=model, adapter=None)

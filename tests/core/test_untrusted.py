@@ -449,7 +449,7 @@ OPENERS = [
     "pellucid.load", "pellucid.persistence.folder.locate", "pellucid.persistence.folder.identify",
     "pellucid.loading.open_sentence_transformer", "pellucid.static.training.distill.open_teacher",
     "pellucid.lexicon.embedder.LexiconEmbedder.from_pretrained",
-    *(f"pellucid.transformer.backbone.{name}" for name in ("open_backbone", "read_transformer_config", "find_adapter")),
+    *(f"pellucid.transformer.backbone.{name}" for name in ("open_backbone", "read_transformer_config")),
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import pellucid.transformer.backbone as module  # noqa: E402
 from pellucid import LexiconEmbedder, cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
-from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
+from pellucid.transformer.backbone import open_backbone, pooled, prepare  # noqa: E402
 from pellucid.transformer.reading import Reader  # noqa: E402
 
 CAUSAL = ("mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt_neox", "gpt_neo", "gpt2", "opt", "phi")
@@ -166,6 +166,9 @@ def test_weights_do_not_depend_on_the_texts_beside(kind, pooling):
     assert together[0].any() and together[3].any()
 
 
+LAST = torch.tensor([2, -1, 6])
+
+
 def test_pooling_is_what_the_formulas_say():
     rng = torch.Generator().manual_seed(1)
     hidden = torch.randn(3, 7, 8, generator=rng)
@@ -173,10 +176,11 @@ def test_pooling_is_what_the_formulas_say():
     own = torch.tensor([[0, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1]]).bool()
     weights = torch.log1p(torch.relu(hidden @ head.T + bias)) * own[:, :, None]
     for pooling, expected in (("sum", weights.sum(1)), ("max", weights.amax(1))):
-        values, position = pooled(hidden, own, head, bias, pooling)
+        values, position = pooled(hidden, own, LAST, head, bias, pooling)
         torch.testing.assert_close(values, expected)
         assert (position == torch.where(expected > 0, weights.argmax(1), -1)).all()
-    last = last_pooled(hidden, [2, -1, 6], head, bias)
+    last, position = pooled(hidden, own, LAST, head, bias, "last")
+    assert (position == -1).all()
     torch.testing.assert_close(last[0], weights[0, 2])
     torch.testing.assert_close(last[2], weights[2, 6])
     assert not last[1].any()
@@ -187,7 +191,7 @@ def test_the_sum_pooling_has_the_gradient_of_its_formula():
     head = torch.randn(30, 4, requires_grad=True)
     own = torch.tensor([[1, 1, 0, 0, 0], [0, 1, 1, 1, 1]]).bool()
     grads = []
-    for values in (pooled(hidden, own, head, None, "sum")[0],
+    for values in (pooled(hidden, own, LAST, head, None, "sum")[0],
                    (torch.log1p(torch.relu(hidden @ head.T)) * own[:, :, None]).sum(1)):  # fmt: skip
         grads.append(torch.autograd.grad(values.square().sum(), (hidden, head)))
     torch.testing.assert_close(grads[0], grads[1])
@@ -350,7 +354,7 @@ def test_gradients_reach_an_adapter_added_in_place(kind):
     peft.inject_adapter_in_model(peft.LoraConfig(r=2, target_modules=targets), backbone.model)
     ids = torch.tensor([[5, 9, 30, 12]])
     hidden = backbone.states(ids, torch.ones_like(ids))
-    values, _ = pooled(hidden, torch.ones_like(ids).bool(), backbone.head, None, "max")
+    values, _ = pooled(hidden, torch.ones_like(ids).bool(), LAST, backbone.head, None, "max")
     values.sum().backward()
     grads = [p.grad for n, p in backbone.model.named_parameters() if "lora_B" in n]
     assert len(grads) == 4 and all(grad is not None and grad.abs().max() > 0 for grad in grads)

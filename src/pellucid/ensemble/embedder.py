@@ -36,7 +36,6 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import EMPTY_TERMS, Query, StoredVector, Terms
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
-from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import EMBEDDING, Row
@@ -83,10 +82,8 @@ class Part:
         self, texts: list[str], role: Role = None, *, batch_size: int = 32, show_progress_bar: bool = False
     ) -> Any:
         """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        if isinstance(self.model, EncoderEmbedder):
-            return unit_vectors(self.model, texts, role=role, **options)
-        return self.units(self.model._encode(self.model.canonical_texts(texts), role, **options))
+        texts = self.model.canonical_texts(texts)
+        return self.units(self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
 
     def units(self, rows: Any) -> Any:
         """Return rows of the part's model at length 1 (or 0)."""
@@ -283,7 +280,6 @@ class EnsembleEmbedder(Embedder):
             InputError: no models, something else among them, weights that do not fit, or a name that cannot be one.
         """
         self.parts = make_parts(models, weights)
-        self._dimensions: Dimensions | None = None
 
     @classmethod
     def from_parts(cls, parts: Iterable[Part]) -> Self:
@@ -296,7 +292,6 @@ class EnsembleEmbedder(Embedder):
         ensemble = cls.__new__(cls)
         shares = normalized_weights([part.weight for part in chosen], len(chosen))
         ensemble.parts = tuple(replace(part, weight=share) for part, share in zip(chosen, shares, strict=True))
-        ensemble._dimensions = None
         return ensemble
 
     @classmethod
@@ -361,16 +356,14 @@ class EnsembleEmbedder(Embedder):
         shares = normalized_weights(weights, len(self.parts))
         return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares))
 
-    @property
+    @cached_property
     def dimensions(self) -> Dimensions:
         """The parts' dimensions one after the other, named "part: dimension"."""
-        if self._dimensions is None:
-            self._dimensions = Dimensions(
-                replace(dimension, name=part.name + BETWEEN + dimension.name)
-                for part in self.parts
-                for dimension in part.model.dimensions
-            )
-        return self._dimensions
+        return Dimensions(
+            replace(dimension, name=part.name + BETWEEN + dimension.name)
+            for part in self.parts
+            for dimension in part.model.dimensions
+        )
 
     @property
     def device(self) -> str:

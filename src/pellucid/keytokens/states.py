@@ -77,11 +77,6 @@ class KeyTokenSettings(ReadingSettings):
         check_integer("top_k", self.top_k, optional=True)
 
     @property
-    def prepends_bos(self) -> bool:
-        """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
-        return self.start_token
-
-    @property
     def takes_last(self) -> bool:
         """Whether the embedding is the state at the last position."""
         return self.pooling in ("last", "prompt_eol")

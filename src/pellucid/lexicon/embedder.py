@@ -82,16 +82,6 @@ class LexiconSettings(ReadingSettings):
         check_choice("shift", self.shift, (True, False, None))
         check_integer("max_active_dims", self.max_active_dims, optional=True)
 
-    @property
-    def prepends_bos(self) -> bool:
-        """Whether a token must precede the text: with a shift, the first token's state is at its position."""
-        return bool(self.shift)
-
-    @property
-    def is_shifted(self) -> bool:
-        """Whether a token's state is the one at the position before it."""
-        return bool(self.shift)
-
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model; see `ReadingSettings.resolved`."""
         settings = super().resolved(tokenizer, predicts_next, context)

@@ -25,7 +25,7 @@ from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum
 from pellucid.static.training.tuning import similarity_loss
 from pellucid.transformer.attention import padding_id
-from pellucid.transformer.backbone import WEIGHTS, last_pooled, padded, pooled
+from pellucid.transformer.backbone import WEIGHTS, padded, pooled
 from pellucid.transformer.reading import Encoding, Reader
 
 try:
@@ -55,10 +55,7 @@ class LexiconModule(InputModule):  # type: ignore[misc, unused-ignore]
     def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the embeddings [B, k] of a batch of readings; gradients reach the adapter."""
         hidden = self._states(features["input_ids"], features["attention_mask"])
-        if self.pooling == "last":
-            values = last_pooled(hidden, features["last"], self.head, self.bias)
-        else:
-            values, _ = pooled(hidden, features["own"], self.head, self.bias, self.pooling)
+        values, _ = pooled(hidden, features["own"], features["last"], self.head, self.bias, self.pooling)
         return {"sentence_embedding": functional.normalize(values.float(), dim=1)}
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:

@@ -21,8 +21,8 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TextSet, TrainingSet
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum, translate_os_errors
-from pellucid.process import kept_random_states
-from pellucid.transformer.backbone import merge_adapter, open_adapter, unchanged_names
+from pellucid.process import ignored_warnings, kept_random_states
+from pellucid.transformer.backbone import merge_adapter, open_adapter
 
 if TYPE_CHECKING:
     from pellucid.lexicon.trainer import Collator, LexiconModule
@@ -250,7 +250,7 @@ def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> tuple[L
         exclude_modules=r"(.*\.)?pooler\..*" if unused else None,  # no state comes from it
     )
     torch.manual_seed(settings.seed)
-    with unchanged_names():
+    with ignored_warnings(FutureWarning):  # of peft's use of names that transformers will change
         if settings.adapter is None:
             adapted = get_peft_model(transformer, config)
         else:

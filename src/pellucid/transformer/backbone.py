@@ -30,7 +30,7 @@ from pellucid.persistence.untrusted import (
     tensor_sizes,
     translate_load_errors,
 )
-from pellucid.process import ProcessSetting, ignored_warnings
+from pellucid.process import ignored_warnings
 from pellucid.transformer.attention import (
     context_length,
     head_module,
@@ -60,14 +60,6 @@ _UNSUPPORTED_OPTIONS = (
 
 Adapter = tuple[dict[str, Any], dict[str, Any]]
 """What an adapter's two files hold: its configuration, and its tensors by name."""
-
-
-def find_adapter(path_or_id: str | Path) -> Path:
-    """Return the folder of an adapter, given by that folder or a hub id."""
-    folder = locate(path_or_id)
-    if not (folder / CONFIG).is_file():
-        raise ModelFolderError(f"{folder} holds no adapter: there is no {CONFIG} in it")
-    return folder
 
 
 def read_adapter(folder: Path) -> Adapter:
@@ -107,7 +99,7 @@ def _check_config(config: Any, longest: int, path: Path) -> None:
 
 def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
     """Return `model` with the adapter in `folder` added to its weights, and what the adapter's files hold."""
-    with unchanged_names():
+    with ignored_warnings(FutureWarning):  # of peft's use of names that transformers will change
         adapted, adapter = open_adapter(model, folder)
         return adapted.merge_and_unload(), adapter
 
@@ -129,11 +121,6 @@ def open_adapter(model: Any, folder: Path, *, is_trainable: bool = False) -> tup
             "was made for another architecture, or another class of the same"
         )
     return adapted, (config, tensors)
-
-
-def unchanged_names() -> ProcessSetting:
-    """Silence warnings of peft's use of names that transformers will change."""
-    return ignored_warnings(FutureWarning)
 
 
 def _cast(tensor: Any, dtype: str) -> Any:
@@ -161,8 +148,12 @@ Attention = Literal["bidirectional", "causal"]
 
 HeadKind = Literal["auto", "lm", "input"]
 
-_LM_CLASSES = {"ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM"}
-_MLM_CLASSES = {"ForMaskedLM": "AutoModelForMaskedLM", "ForPreTraining": "AutoModelForMaskedLM"}
+_LOADER_BY_ENDING = {
+    "ForCausalLM": "AutoModelForCausalLM",
+    "LMHeadModel": "AutoModelForCausalLM",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForPreTraining": "AutoModelForMaskedLM",
+}
 _CHUNK_ROWS = 512  # of the head at a time
 
 
@@ -245,10 +236,8 @@ class Backbone:
         with torch.inference_mode():
             ids, mask, is_pooled = self.padded(encodings)
             hidden = self.states(ids, mask)
-            if pooling == "last":
-                values = last_pooled(hidden, [encoding.last for encoding in encodings], head, bias)
-                return values.float().cpu().numpy(), np.full(tuple(values.shape), -1)
-            values, where = pooled(hidden, is_pooled, head, bias, pooling)
+            last = torch.tensor([encoding.last for encoding in encodings], device=hidden.device)
+            values, where = pooled(hidden, is_pooled, last, head, bias, pooling)
         first = np.array([encoding.first for encoding in encodings])[:, None]
         position = where.cpu().numpy()
         return values.float().cpu().numpy(), np.where(position >= 0, position - first, -1)
@@ -284,11 +273,32 @@ def padded(encodings: Sequence[Encoding], filler: int) -> tuple[torch.Tensor, to
 
 
 def pooled(
-    hidden: torch.Tensor, is_pooled: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None, pooling: str
+    hidden: torch.Tensor,
+    is_pooled: torch.Tensor,
+    last: torch.Tensor,
+    head: torch.Tensor,
+    bias: torch.Tensor | None,
+    pooling: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log(1 + relu(logits)) [B, k] pooled over some positions, and the position of the maximum or -1."""
+    """Return log(1 + relu(logits)) of some states of each text as one, and the position that the maximum is from.
+
+    Args:
+        hidden: [B, L, d].
+        is_pooled: bool [B, L], the states that "max" and "sum" take.
+        last: int64 [B], the position that "last" takes; -1 for none, whose values are 0.
+        head: [k, d].
+        bias: [k], or None.
+        pooling: "max", "sum" or "last".
+
+    Returns:
+        [B, k], and int64 [B, k]: -1 where the value is 0 or the pooling is "last".
+    """
     import torch
 
+    if pooling == "last":
+        chosen = hidden[torch.arange(len(last), device=hidden.device), last.clamp(min=0)]
+        weights = torch.log1p(torch.relu(torch.nn.functional.linear(chosen, head, bias)))
+        return weights * (last >= 0)[:, None], torch.full_like(weights, -1, dtype=torch.int64)
     if pooling == "max":
         from pellucid.transformer.pooled_head import max_pooled
 
@@ -303,18 +313,6 @@ def pooled(
         positions.append(weights.argmax(dim=1))
     value, position = torch.cat(values, dim=1), torch.cat(positions, dim=1)
     return value, torch.where(value > 0, position, -1)
-
-
-def last_pooled(
-    hidden: torch.Tensor, last: Sequence[int], head: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    """Return log(1 + relu(logits)) at position `last[i]` of text i, [B, k]; 0 everywhere where that is -1."""
-    import torch
-
-    position = torch.as_tensor(last, device=hidden.device)
-    chosen = hidden[torch.arange(len(last), device=hidden.device), position.clamp(min=0)]
-    values = torch.log1p(torch.relu(torch.nn.functional.linear(chosen, head, bias)))
-    return values * (position >= 0)[:, None]
 
 
 def half_dtype() -> str:
@@ -355,9 +353,11 @@ def open_backbone(
     check_choice("attention", attention, ("bidirectional", "causal"))
     local_folder(name_or_path)
     with translate_load_errors(name):
+        from transformers import AutoTokenizer
+
         model, head_kind = _open_model(name, head, dtype)
-        tokenizer = open_tokenizer(name)
-        model, merged_adapter = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=Path(name).is_dir())
+        model, merged_adapter = (model, None) if adapter is None else merge_adapter(model, locate(adapter))
         return prepare(
             model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=merged_adapter, device=device
         )
@@ -413,13 +413,6 @@ def read_transformer_config(name_or_path: str | Path) -> Any:
         return AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=folder is not None)
 
 
-def open_tokenizer(name: str) -> Any:
-    """Open the tokenizer of a transformer, a folder or a hub id; call it within `loading`."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=Path(name).is_dir())
-
-
 def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     """Return the model and the kind of its head, after checking that no weight of it is random."""
     check_choice("dtype", dtype, ("float32", "bfloat16", "float16"))
@@ -454,8 +447,7 @@ def _loader(config: Any, head: str, name: str) -> str:
     """Return the class of transformers that opens a checkpoint with the head wanted."""
     check_choice("head", head, ("auto", "lm", "input"))
     architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
-    loader_by_ending = {**_LM_CLASSES, **_MLM_CLASSES}
-    matched = next((loader for ending, loader in loader_by_ending.items() if architecture.endswith(ending)), None)
+    matched = next((loader for ending, loader in _LOADER_BY_ENDING.items() if architecture.endswith(ending)), None)
     if head == "input" or (head == "auto" and matched is None and not is_causal_lm(config)):
         return "AutoModel"
     if matched is None and head == "auto" and getattr(config, "tie_word_embeddings", False):
@@ -463,6 +455,6 @@ def _loader(config: Any, head: str, name: str) -> str:
     if matched is None:
         raise InputError(
             f"{name} has no head over its vocabulary: its architecture is {architecture}, and those with one end in "
-            f"{', '.join(loader_by_ending)}. Give head='input' to use its input embeddings"
+            f"{', '.join(_LOADER_BY_ENDING)}. Give head='input' to use its input embeddings"
         )
     return matched

@@ -67,16 +67,6 @@ class ReadingSettings:
                 )
         check_integer("max_length", self.max_length, optional=True)
 
-    @property
-    def prepends_bos(self) -> bool:
-        """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
-        return False
-
-    @property
-    def is_shifted(self) -> bool:
-        """Whether a token's state is the one at the position before it."""
-        return False
-
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model, which reads `context` tokens."""
         if self.max_length is not None and self.max_length > context:
@@ -139,6 +129,7 @@ class Reader:
             copy.no_padding()
         self._plain.encode_special_tokens = True  # a special token's string in a text is text
         self._specials = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._is_shifted = bool(getattr(settings, "shift", False))  # of lexicon models: states one position earlier
         self._before, self._behind = self._outer_tokens(tokenizer)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -154,16 +145,17 @@ class Reader:
         before = marked.ids[: text_positions[0]] if text_positions else []
         behind = marked.ids[text_positions[-1] + 1 :] if text_positions else []
         settings = self.settings
-        if settings.prepends_bos and not before:
+        needs_start = self._is_shifted or getattr(settings, "start_token", False)
+        if needs_start and not before:
             start = _first_known(tokenizer, "bos_token_id", "eos_token_id", "pad_token_id")
             if start is None:
-                name = "shift" if settings.is_shifted else "start_token"
+                name = "shift" if self._is_shifted else "start_token"
                 raise InputError(
                     f"{name} needs a token before the text, and the tokenizer has no start, end or padding token; "
                     f"set {name}=False"
                 )
             before = [start]
-        if settings.prepends_bos and not settings.end_token:
+        if needs_start and not settings.end_token:
             behind = []
         if settings.end_token and not behind:
             end = _first_known(tokenizer, "eos_token_id", "sep_token_id")
@@ -216,7 +208,7 @@ class Reader:
         fitting_ids = tokenised.text_ids[:room]
         ahead = [*start, *tokenised.copy[:room], *tokenised.between]
         ids = [*ahead, *fitting_ids, *end]
-        first = len(ahead) - self.settings.is_shifted
+        first = len(ahead) - self._is_shifted
         last = len(ids) - 1 if fitting_ids else -1
         return Encoding(
             ids,
