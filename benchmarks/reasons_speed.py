@@ -104,7 +104,7 @@ def search_tasks(index: pellucid.Index, name: str, queries: Sequence[str]) -> It
         lambda hits: [(hit.reasons.top(5), hit.reasons.words()) for hit in hits],
         search,
     )
-    yield Task("lines of each", queries, lambda hits: [hit.groups() for hit in hits], search)
+    yield Task("lines of each", queries, lambda hits: [hit.explain().groups() for hit in hits], search)
     yield Task("JSON, all of these", queries, lambda hits: hits.to_dict(), search)
 
 

@@ -30,13 +30,12 @@ from pellucid.errors import IndexFolderError, InputError, ModelFolderError, Writ
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
-from pellucid.index.reasons import Passages, PassageTerms
+from pellucid.index.reasons import PassageTerms
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.words import WordPairs
 from pellucid.text.unicode import well_formed
-from pellucid.text.words import Vocabulary, spans_by, split_words
+from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
 from tiny_models import tiny_lexicon, tiny_model, word_piece
 
@@ -113,24 +112,6 @@ def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
                 hits = index.search(query, top_k)
                 assert hits.exact
                 assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:top_k].tolist(), abs=2e-6)
-
-
-@pytest.mark.parametrize("bm25", [True, False])
-def test_a_search_with_several_models_brings_the_best_of_all(tmp_path, bm25):
-    chance = np.random.default_rng(1)
-    rows = chance.normal(size=(2, 400, 6)).astype(np.float32)
-    tables = [dict(zip(map(str, range(400)), each)) for each in rows]
-    models = {f"m{n}": lambda texts, t=t: np.array([t.get(x, np.ones(6)) for x in texts]) for n, t in enumerate(tables)}
-    weights = {"m0": 0.5, "m1": 0.5} | ({"bm25": 1.0} if bm25 else {})
-    with Index.create(tmp_path / "index", models, bm25=bm25, weights=weights) as index:
-        index.add(list(tables[0]), ids=tables[0])
-        units = rows / np.linalg.norm(rows, axis=2, keepdims=True)
-        for number in range(0, 400, 80):  # the models agree on little: the best of both are far down their lists
-            every = np.einsum("mnd,md->n", units, units[:, number]) * index.weights["m0"]
-            every[number] += index.score(str(number), str(number)).parts.get("bm25", 0.0)
-            hits = index.search(str(number), 10)
-            assert hits.exact
-            assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:10].tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize("query", ["", "zzz qqq", "!!!", "the", *HOSTILE])
@@ -638,7 +619,7 @@ def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
             of_part.append(Terms(np.zeros(0), EMPTY_TERMS.row, marks, spans.reshape(-1, 2)))
     together = PassageTerms(texts, {name: of_part.__getitem__ for name, of_part in parts.items()})
     for index, text in enumerate(texts):
-        alone = PassageTerms.from_terms(text, {name: of_part[index] for name, of_part in parts.items()})
+        alone = PassageTerms([text], {name: of_part[index:].__getitem__ for name, of_part in parts.items()})
         assert together.words(index) == alone.words(0)
         sums = dict[tuple[int, int], float]()
         for of_part in parts.values():
@@ -722,7 +703,7 @@ def test_bm25_of_another_version_is_refused(tmp_path, fruit, monkeypatch, module
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
-def test_reasons_of_static_words_add_up_to_the_cosine(kind):
+def test_reasons_of_static_words_add_up_to_the_cosine(tmp_path, kind):
     rng = np.random.default_rng(3)
     words = [f"w{n}" for n in range(300)]
     table = rng.normal(size=(300, 70)).astype(np.float32)
@@ -732,16 +713,13 @@ def test_reasons_of_static_words_add_up_to_the_cosine(kind):
     texts = [" ".join(rng.choice(words, size)) for size in (5, 40, 700)] + ["nothing known", ""]
     query = "w1 w2 w3 w2 " + " ".join(words[10:20])
 
-    def read():
-        words = WordCache(Analyser(), {"m": model})
-        query_words, spelled = words.query_words("m", query)
-        spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
-        pairs = WordPairs(model, query, spans_by_row, spelled, 0.5, {})
-        terms_of = pairs.against(texts, *Passages(texts, words).rows("m"))
-        return [terms_of(number) for number in range(len(texts))]
-
-    for word_terms, cosine in zip(read(), model.similarity(model.encode(query), model.encode(texts))[0]):
-        assert word_terms.values.sum() == pytest.approx(0.5 * cosine, abs=1e-5)
+    with Index.create(tmp_path / "index", {"m": model}, bm25=False) as index:
+        index.add(texts, ids=map(str, range(5)))
+        cosines = model.similarity(model.encode(query), model.encode(texts))[0]
+        hits = index.search(query)
+        assert len(hits) == 3
+        for hit in hits:
+            assert sums(hit)["m"] == pytest.approx(cosines[int(hit.id)], abs=1e-5)
 
 
 # --- Kinds of fields ---

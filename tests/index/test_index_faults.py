@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
 
@@ -175,31 +173,3 @@ def test_a_busy_file_is_replaced_when_it_is_free(tmp_path):
         ):
             index.add(["a dog"])
         assert len(index) == 1 and index.verify() == []
-
-
-def test_numbers_that_no_segment_holds_are_named(tmp_path):
-    """A flipped bit in a file too large to be checked when it is opened, and deleted rows that wrap in 32 bits."""
-    with Index.create(tmp_path / "large", {}) as index:
-        index.add(["a" * 5_000_000, "b"], metadata=[{"year": 1}, {"year": 2}])
-    (path,) = (tmp_path / "large" / "segments").iterdir()
-    content = bytearray(path.read_bytes())
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    content[start + header["column.rows"]["data_offsets"][0] + 3] ^= 0x80
-    path.write_bytes(content)
-    with pytest.raises(PellucidError, match=path.name), Index.open(tmp_path / "large") as index:
-        index.count(by="year")
-    with Index.create(tmp_path / "gone", {}) as index:
-        index.add(["a"] * 9, ids=range(9))
-        index.delete([5, 6])
-    (path,) = (tmp_path / "gone" / "segments").glob("*-gone*")
-    store.write_tensors(path, {"rows": np.array([0, 2**31 - 1, -(2**31), -1, 5], np.int32)})
-    commit = tmp_path / "gone" / "commit.json"
-    state = json.loads(commit.read_bytes())["state"]
-    for _, deleted in state["segments"]:
-        if deleted:
-            deleted[1:] = sha256(path.read_bytes()).hexdigest(), path.stat().st_size
-    body = json.dumps(state)
-    commit.write_text(f'{{"sha256": "{sha256(body.encode()).hexdigest()}",\n"state": {body}}}\n')
-    with pytest.raises(PellucidError):
-        Index.open(tmp_path / "gone")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("Stemmer")
 
-import pellucid
 import pellucid.index.arrays as arrays
 import pellucid.index.commits as commits
 import pellucid.index.search as search
@@ -445,22 +444,3 @@ def test_codes_of_another_width_are_refused(dimension: int, monkeypatch: pytest.
     for kind in Codes._fields:
         with pytest.raises(KeyError, match=f"{kind}:x"):
             arrays.check_arrays({name: tensor for name, tensor in tensors.items() if name != f"{kind}:x"})
-
-
-@pytest.mark.slow
-def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
-    r, encoder = random.Random(0), pellucid.load("static-en")
-    known = [word for word in encoder.vocabulary.words[:30000] if word.isalpha()]
-    texts = [" ".join(r.choices(known, k=12)) for _ in range(70_000)]
-    vectors = encoder.encode(texts)
-    with Index.create(tmp_path / "i") as index:
-        index.add(texts, ids=[str(n) for n in range(len(texts))])
-        assert any("high:static-en" in segment.tensors for segment in index._snapshot.commit.segments)
-        for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
-            hits = index.search(query, 10, weights={"static-en": 1})
-            best = np.sort(vectors @ encoder.encode(query))[::-1][:10]
-            assert hits.exact and np.allclose([hit.score for hit in hits], best, atol=2e-6)
-        every = {document.id: document.text for document in index}
-        assert every == {str(n): text for n, text in enumerate(texts)}
-    with Index.open(tmp_path / "i", read_only=True) as index:
-        assert index.verify() == []

@@ -168,7 +168,7 @@ def test_an_assistant_asks_and_searches(fruit, index):
     page, hits = ask(server, "search", query="apple pear", top_k=2).structured_content, index.search("apple pear", 2)
     documents = page["documents"]
     assert [d["summary"] for d in documents] == [hit.summary() for hit in hits]
-    assert [g["name"] for g in documents[0]["groups"]] == [group.name for group in hits[0].groups()]
+    assert [g["name"] for g in documents[0]["groups"]] == [group.name for group in hits[0].explain().groups()]
     assert [(d["id"], d["score"], d["metadata"]) for d in documents] == [(h.id, h.score, h.metadata) for h in hits]
     (only,) = ask(server, "search", query="apple", where={"year": 2003}).structured_content["documents"]
     assert only["id"] == "c"

@@ -49,12 +49,13 @@ _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
 
-class PassageRef(NamedTuple):
-    """A passage of a commit: the indices of its segment, of its document there, and of itself there."""
+class ScoredPassage(NamedTuple):
+    """A passage of a commit: the indices of its segment, of its document there, and of itself there; and its score."""
 
     segment: int
     row: int
     passage: int
+    parts: dict[str, float]  # what each part adds to the score
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +79,7 @@ class Hit:
     _block: HitBlock = field(compare=False)
     _position: int = field(compare=False)  # in the block
     before: Hit | None = None
-    _reranked: Reranked | None = field(default=None, compare=False)
+    _stage: SecondStage | None = field(default=None, compare=False)
     _is_measured: bool = field(default=False, compare=False)
 
     @property
@@ -108,17 +109,14 @@ class Hit:
     @cached_property
     def reasons(self) -> Reasons:
         """What the score is made of: words to highlight, and rows that add up to it."""
-        if self._is_measured:
-            return self._measured_reasons
-        if self._reranked is not None:
-            return self._reranked.reasons()
-        return self._block.reasons(self._position, self.score)
+        if self._stage is not None:
+            return self._stage.reasons(self, is_measured=self._is_measured)
+        return self._block.reasons(self._position, self.score, is_measured=self._is_measured)
 
     @cached_property
-    def _measured_reasons(self) -> Reasons:
-        if self._reranked is not None:
-            return self._reranked.measured()
-        return self._block.measured(self._position, self.score)
+    def _as_measured(self) -> Hit:
+        """The same hit, whose reasons are measured when they are read, see `measured`."""
+        return replace(self, _is_measured=True)
 
     @cached_property
     def _explanation(self) -> Explanation:
@@ -138,7 +136,7 @@ class Hit:
         Raises:
             InputError: words of the query are weighted, or the stored vector is not what the encoder gives.
         """
-        return self._measured_reasons.explain()
+        return self._as_measured.explain()
 
     @property
     def vectors(self) -> dict[str, Any]:
@@ -148,10 +146,6 @@ class Hit:
         """
         return self._block.vectors(self._position, list(self._block.plan.snapshot.models))
 
-    def groups(self, k: int | None = GROUPS) -> list[Group]:
-        """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
-        return self._explanation.groups(k)
-
     def summary(self) -> str:
         """Return one or two sentences that say where the score comes from."""
         return self._explanation.summary()
@@ -159,12 +153,12 @@ class Hit:
     def lines(self, k: int = HIT_GROUPS) -> list[Group]:
         """Return the `k` largest groups that are phrases or named rows, which tables show."""
         check_integer("k", k, 0)
-        return [group for group in self.groups(max(k, 1)) if not group.is_sum][:k]
+        return [group for group in self.explain().groups(max(k, 1)) if not group.is_sum][:k]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
         rows = self._rows()
-        readable = {"summary": self.summary(), "groups": plain_value(self.groups())}
+        readable = {"summary": self.summary(), "groups": plain_value(self.explain().groups())}
         words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
         plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
         if self.before is not None:
@@ -255,7 +249,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def measured(self) -> Hits:
         """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
-        return replace(self, hits=tuple(replace(hit, _is_measured=True) for hit in self.hits))
+        return replace(self, hits=tuple(hit._as_measured for hit in self.hits))
 
     def notes(self) -> list[tuple[str, bool]]:
         """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""
@@ -309,61 +303,54 @@ class HitBlock:
     It holds the commit of the search, whose files stay readable as long as a hit of it lives.
     """
 
-    def __init__(self, plan: QueryPlan, refs: Sequence[PassageRef]) -> None:
+    def __init__(self, plan: QueryPlan, passages: Sequence[ScoredPassage]) -> None:
         """Take the plan of the search, and its passages."""
-        self.plan, self.refs, self._process = plan, refs, os.getpid()
+        self.plan, self._passages, self._process = plan, passages, os.getpid()
         self._measured_queries: dict[str, EncoderQuery] = {}
 
     @cached_property
     def documents(self) -> list[Document]:
         """The documents of the hits."""
         segments = self.plan.snapshot.commit.segments
-        return [segments[ref.segment].document(ref.row) for ref in self.refs]
+        return [segments[passage.segment].document(passage.row) for passage in self._passages]
 
     @cached_property
     def _terms(self) -> PassageTerms:
-        passages = self._passages(range(len(self.refs)))
-        parts = {name: part.read_terms(passages) for name, part in self.plan.parts.items()}
-        return PassageTerms(passages.texts, parts)
+        return self._read_terms(range(len(self._passages)), is_measured=False)
 
-    def reasons(self, position: int, score: float) -> Reasons:
-        """Return why a hit has its score."""
-        return Reasons(self.plan.query, self._terms, position, score, named=len(self.plan.weights) > 1)
-
-    def measured(self, position: int, score: float) -> Reasons:
-        """Return why a hit has its score, the part of each encoder measured by leaving words out."""
-        passages, terms = self._passages([position]), {}
-        for name, part in self.plan.parts.items():
-            if part.encoder_query is not None:
-                query, stored = self._measured_query(name), passages.stored(name)
-                terms[name] = query.against(passages.texts, stored, weight=self.plan.shares[name])(0)
-                if part.directions is not None:
-                    terms[name] = part.directions.after(terms[name], stored[0])
-            else:
-                terms[name] = part.read_terms(passages)(0)
-        passage = PassageTerms.from_terms(passages.texts[0], terms)
-        return Reasons(self.plan.query, passage, 0, score, named=len(self.plan.weights) > 1)
+    def reasons(self, position: int, score: float, *, is_measured: bool) -> Reasons:
+        """Return why a hit has its score, the part of each encoder measured by leaving words out if that is wanted."""
+        terms = self._read_terms([position], is_measured=True) if is_measured else self._terms
+        named = len(self.plan.weights) > 1
+        return Reasons(self.plan.query, terms, 0 if is_measured else position, score, named=named)
 
     def vectors(self, position: int, names: Sequence[str]) -> dict[str, Vector]:
         """Return the stored vectors of a hit by model, as they were when the search was made."""
-        ref = self.refs[position]
-        segment = self.plan.snapshot.commit.segments[ref.segment]
-        rows = {name: segment.vector(name, ref.passage) for name in names}
+        segment_index, _, passage, _ = self._passages[position]
+        segment = self.plan.snapshot.commit.segments[segment_index]
+        rows = {name: segment.vector(name, passage) for name in names}
         return {name: row for name, row in rows.items() if row is not None}
 
-    def _passages(self, positions: Sequence[int]) -> Passages:
-        """Return the passages of some hits, with what is stored of them."""
+    def _read_terms(self, positions: Sequence[int], *, is_measured: bool) -> PassageTerms:
+        """Return what the scores of some hits are made of."""
         if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
             raise InputError("these hits are of the process that forked this one; open the index and search here")
-        segments, refs = self.plan.snapshot.commit.segments, [self.refs[position] for position in positions]
-        texts = [
-            self.documents[position].indexed(ref.passage - segments[ref.segment].first_passage(ref.row))
-            for position, ref in zip(positions, refs)
-        ]
-        lengths = [segments[ref.segment].lengths[ref.passage] for ref in refs] if BM25 in self.plan.parts else []
+        segments, texts, lengths = self.plan.snapshot.commit.segments, list[str](), list[int]()
+        for position in positions:
+            segment, row, passage, _ = self._passages[position]
+            texts.append(self.documents[position].indexed(passage - segments[segment].first_passage(row)))
+            lengths += segments[segment].lengths[passage : passage + 1].tolist()  # none without BM25
         names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
         vectors = [self.vectors(position, names) for position in positions]
-        return Passages(texts, self.plan.snapshot.words, vectors, lengths)
+        passages, readers = Passages(texts, self.plan.snapshot.words, vectors, lengths), {}
+        for name, part in self.plan.parts.items():
+            if is_measured and part.encoder_query is not None:
+                query = self._measured_query(name)
+                read = query.against(texts, passages.stored(name), weight=self.plan.shares[name])
+            else:
+                read = part.read_terms(passages)
+            readers[name] = part.directions.added_to(read, passages.stored(name)) if part.directions else read
+        return PassageTerms(texts, readers)
 
     def _measured_query(self, name: str) -> EncoderQuery:
         """Return the query as an encoder with measured reasons reads it; its words are left out once."""
@@ -412,7 +399,10 @@ class SecondStage:
         texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
         names = [f"document {hit.id!r:.80}" for hit in hits]
         scores = self.score(hits.query, texts, names).tolist() if texts else []
-        new = [self._hit(hit, score) for hit, score in zip(hits, scores)]
+        new = []
+        for hit, score in zip(hits, scores):
+            parts = self._mixed(hit.parts, self.share * score)
+            new.append(replace(hit, score=sum(parts.values()), parts=parts, before=hit, _stage=self))
         new = [hit for hit in new if hit.score >= min_score]
         new.sort(key=lambda hit: -hit.score)
         exact = hits.exact and len(hits) < n_requested
@@ -424,10 +414,32 @@ class SecondStage:
         """Return the parts of before, as far as they count, and the value of the second stage."""
         return {part: (1 - self.share) * before for part, before in parts.items() if self.share < 1} | {RERANK: value}
 
-    def _hit(self, hit: Hit, score: float) -> Hit:
-        parts = self._mixed(hit.parts, self.share * score)
-        total = sum(parts.values())
-        return replace(hit, score=total, parts=parts, before=hit, _reranked=Reranked(self, hit, total, score))
+    def reasons(self, hit: Hit, *, is_measured: bool) -> Reasons:
+        """Return why a reranked hit has its score: the terms of before, as far as they count, and those of this stage.
+
+        Its score is one term or, measured, is taken apart by leaving words out of the passage.
+        """
+        assert hit.before is not None
+        before, value = hit.before.reasons, hit.parts[RERANK]
+        if is_measured:
+            score = value / (self.share or 1.0)
+
+            def score_shortened(texts: list[str]) -> Floats:
+                names = [f"a passage without some words, {text!r:.80}" for text in texts]
+                return self.score(before.query, texts, names)
+
+            passage = Passage(before.text, list(text_units(before.text)), score, score_shortened)
+            terms = passage_terms(passage, weight=self.share)
+            before = before if self.share == 1 else hit.before._as_measured.reasons
+        else:
+            name = f"the score of {self.name}, not taken apart"
+            row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
+            terms = Terms(np.array([value]), lambda _: row)
+        share, parts = 1 - self.share, {RERANK: [terms].__getitem__}
+        if share:
+            scaled = {name: [scaled_terms(of_part, share)] for name, of_part in before.terms.items()}
+            parts = {name: of_part.__getitem__ for name, of_part in scaled.items()} | parts
+        return Reasons(before.query, PassageTerms([before.text], parts), 0, hit.score, named=True)
 
     def score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
         """Return the scores of some texts, which have `names` in messages."""
@@ -448,39 +460,3 @@ class SecondStage:
             what = f"{scores[broken[0]]} for {names[int(broken[0])]}"
             raise InputError(f"the reranker ({self.name}) gave {what}")
         return scores
-
-
-class Reranked(NamedTuple):
-    """The reasons of a reranked hit: those of before, as far as they count, and the second stage's."""
-
-    stage: SecondStage
-    before: Hit
-    total: float
-    score: float  # of the second stage
-
-    def reasons(self) -> Reasons:
-        """Return why the hit has its score."""
-        name, before = f"the score of {self.stage.name}, not taken apart", self.before.reasons
-        row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
-        terms = Terms(np.array([self.stage.share * self.score]), lambda _: row)
-        return self._reasons(before, terms)
-
-    def measured(self) -> Reasons:
-        """Return the same, measured by leaving words out of the passage."""
-        before = self.before.reasons
-        text = before.text
-        passage = Passage(text, list(text_units(text)), self.score, self._score_shortened)
-        terms = passage_terms(passage, weight=self.stage.share)
-        if self.stage.share < 1:
-            before = self.before._measured_reasons
-        return self._reasons(before, terms)
-
-    def _score_shortened(self, texts: list[str]) -> Floats:
-        names = [f"a passage without some words, {text!r:.80}" for text in texts]
-        return self.stage.score(self.before.reasons.query, texts, names)
-
-    def _reasons(self, before: Reasons, terms: Terms) -> Reasons:
-        share = 1 - self.stage.share
-        scaled = {part: scaled_terms(part_terms, share) for part, part_terms in before.terms.items()} if share else {}
-        passage = PassageTerms.from_terms(before.text, scaled | {RERANK: terms})
-        return Reasons(before.query, passage, 0, self.total, named=True)

@@ -179,7 +179,6 @@ def _steered(
         directions = Directions(np.array(list(moves.values()), np.float64), rows)
         steered[name] = parts[name]._replace(
             vector=(parts[name].vector + directions.vectors.sum(axis=0)).astype(np.float32),
-            read_terms=directions.added_to(parts[name].read_terms, name),
             needs_vectors=True,
             directions=directions,
         )

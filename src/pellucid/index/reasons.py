@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -111,32 +111,22 @@ class Directions(NamedTuple):
     vectors: npt.NDArray[np.float64]
     rows: tuple[Row, ...]
 
-    def after(self, terms: Terms, stored: Any) -> Terms:
-        """Return the terms of a passage and what each direction adds, given its stored vector."""
-        if stored is None:
-            return terms
-        values = self.vectors @ np.asarray(stored, np.float64)
-        if isinstance(terms.row, PairTable):
-            row: Callable[[int], Row] = terms.row.with_terms(*self.rows)
-        else:
-            row = JoinedRows([(len(terms.values), terms.row), (len(self.rows), self.rows.__getitem__)])
-        score = None if terms.score is None else terms.score + float(values.sum())
-        return terms._replace(values=np.append(terms.values, values), row=row, score=score)
+    def added_to(self, read: Callable[[int], Terms], stored: Sequence[Vector | None]) -> Callable[[int], Terms]:
+        """Return what gives the terms of passages with those of the directions, given the stored vectors."""
 
-    def added_to(
-        self, terms_of: Callable[[Passages], Callable[[int], Terms]], name: str
-    ) -> Callable[[Passages], Callable[[int], Terms]]:
-        """Return what gives the terms of passages by a part, with those of the directions."""
+        def with_directions(passage: int) -> Terms:
+            terms, vector = read(passage), stored[passage]
+            if vector is None:
+                return terms
+            values = self.vectors @ np.asarray(vector, np.float64)
+            if isinstance(terms.row, PairTable):
+                row: Callable[[int], Row] = terms.row.with_terms(*self.rows)
+            else:
+                row = JoinedRows([(len(terms.values), terms.row), (len(self.rows), self.rows.__getitem__)])
+            score = None if terms.score is None else terms.score + float(values.sum())
+            return terms._replace(values=np.append(terms.values, values), row=row, score=score)
 
-        def with_directions(passages: Passages) -> Callable[[int], Terms]:
-            terms, stored = terms_of(passages), passages.stored(name)
-
-            def after(number: int) -> Terms:
-                return self.after(terms(number), stored[number])
-
-            return TermsByText(after, terms.marks) if isinstance(terms, TermsByText) else after
-
-        return with_directions
+        return TermsByText(with_directions, read.marks) if isinstance(read, TermsByText) else with_directions
 
 
 class PassageTerms:
@@ -149,11 +139,6 @@ class PassageTerms:
         """Take the passages as they are indexed, and what gives the terms of each by each part."""
         self.texts, self._parts = texts, parts
         self._terms: dict[int, dict[str, Terms]] = {}
-
-    @classmethod
-    def from_terms(cls, text: str, terms: Mapping[str, Terms]) -> PassageTerms:
-        """Take one passage and its terms by each part."""
-        return cls([text], {name: [of_part].__getitem__ for name, of_part in terms.items()})
 
     def terms(self, passage: int) -> dict[str, Terms]:
         """Return the terms of a passage by part."""
@@ -172,13 +157,16 @@ class PassageTerms:
     @cached_property
     def _marks(self) -> Marks:
         """The spans and what each adds to its score, in text order."""
-        parts = [
-            read.marks()
-            if isinstance(read, TermsByText)
-            else _marks_of([self.terms(passage)[name] for passage in range(len(self.texts))])
-            for name, read in self._parts.items()
-        ]
-        return joined_marks(parts, len(self.texts))
+        marks = []
+        for name, read in self._parts.items():
+            if isinstance(read, TermsByText):
+                marks.append(read.marks())
+            else:
+                terms = [self.terms(passage)[name] for passage in range(len(self.texts))]
+                ends = np.cumsum([len(of_text.marks) for of_text in terms])
+                values, spans = zip(*((of_text.marks, of_text.spans) for of_text in terms))
+                marks.append(Marks(np.concatenate(values), np.concatenate(spans), ends))
+        return joined_marks(marks, len(self.texts))
 
 
 class Reasons:
@@ -212,7 +200,11 @@ class Reasons:
         if count < len(sizes):
             best = np.argpartition(sizes, len(sizes) - count)[len(sizes) - count :] if count > 0 else best[:0]
         largest = sorted(zip((-sizes[best]).tolist(), best.tolist()), key=itemgetter(0))
-        return [self._row(number, float(values[number])) for _, number in largest]
+        rows = []
+        for _, number in largest:
+            row, value = self._rows(number), float(values[number])
+            rows.append(row.with_values(row.name, value, value / self.score if self.score else 0.0, row.key))
+        return rows
 
     def words(self) -> list[Triple]:
         """Return the spans of `text` that contribute to the score: start, end, contribution, in text order."""
@@ -252,10 +244,6 @@ class Reasons:
         rows = ((len(terms.values), terms.row) for terms in self.terms.values())
         return JoinedRows(rows, named) if self._named else JoinedRows(rows)
 
-    def _row(self, number: int, value: float) -> Row:
-        row = self._rows(number)
-        return row.with_values(row.name, value, value / self.score if self.score else 0.0, row.key)
-
 
 def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:
     """Return the marks of all parts of a score as one: the spans of each text in order, each with its sum."""
@@ -271,9 +259,3 @@ def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:
     first = np.concatenate([[0], (keys[1:] != keys[:-1]).nonzero()[0] + 1])
     sums, indices = np.add.reduceat(values[order], first), order[first]
     return Marks(sums, spans[indices], texts[indices].searchsorted(np.arange(n_texts), "right"))
-
-
-def _marks_of(terms: Sequence[Terms]) -> Marks:
-    """Return the marks of the terms of some texts."""
-    values, spans = [each.marks for each in terms], [each.spans for each in terms]
-    return Marks(np.concatenate(values), np.concatenate(spans), np.cumsum([len(marks) for marks in values]))

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import IndexFolderError, PellucidError
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
-from pellucid.index.bm25 import K1, B, impacts
-from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, PassageRef
+from pellucid.index.bm25 import K1, B
+from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage
 from pellucid.index.metadata import Where
 from pellucid.index.models import model_source
 from pellucid.index.plan import QueryPlan
@@ -27,22 +25,9 @@ from pellucid.native.scan import BestScores, Bm25Terms
 _ROUNDING = 1e-5  # of a score in float32
 
 
-class ScoredPassage(NamedTuple):
-    """The best passage of a document, and what its score is made of."""
-
-    score: float
-    document: int  # its number, by which equal scores are ordered
-    ref: PassageRef
-    parts: dict[str, float]
-
-
-PassageParts = tuple[PassageRef, dict[str, float]]
-"""A passage and what the parts add to its score."""
-
-
 def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf, *, offset: int = 0) -> Hits:
     """Return the best documents of those with `min_score` or more, without the `offset` best."""
-    state, best = plan.snapshot.commit.state, list[ScoredPassage]()
+    state, best = plan.snapshot.commit.state, list[tuple[float, int, ScoredPassage]]()
     n_hits = min(top_k + offset, max(state.documents, 1))
     try:
         for index, (passages, scores) in enumerate(_scan(plan, n_hits, where, min_score) if plan.parts else ()):
@@ -52,8 +37,8 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
     except (IndexError, ValueError) as error:
         problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
         raise IndexFolderError(problem) from error
-    best.sort(key=lambda passage: (-passage.score, passage.document))
-    selected = [(p.ref, p.parts) for p in best[:n_hits] if p.score >= min_score][offset:]
+    best.sort(key=lambda item: (-item[0], item[1]))  # equal scores by the numbers of their documents
+    selected = [passage for score, _, passage in best[:n_hits] if score >= min_score][offset:]
     models = {
         model["name"]: f"{model_source(model)} ({model['fingerprint']['stored'][:12]})"
         for model in state.settings["models"]
@@ -66,58 +51,33 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
 
 def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
     """Return one document as a hit, by its segment and its row there."""
-    passages, best = plan.snapshot.commit.segments[segment_index].passages_for(np.array([row])), 0
-    parts = _parts_of_passages(plan, segment_index, passages)
-    if parts:
+    segment, best, parts = plan.snapshot.commit.segments[segment_index], 0, dict[str, Floats]()
+    passages = segment.passages_for(np.array([row]))
+    if plan.parts:
+        allowed = np.zeros(segment.n_passages, np.bool_)
+        allowed[passages] = True
+        *_, scores = _scan_segment(plan, segment_index, BestScores(1, -math.inf), allowed)
+        parts = _parts_of_passages(plan, segment_index, passages, scores)
         total, is_shared = _sum_of(parts)
         best = int(np.argmax(np.where(is_shared, total, -np.inf)))  # the passage that a search would find, if any
-    ref = PassageRef(segment_index, row, int(passages[best]))
-    return _hits_for(plan, [(ref, {n: float(parts[n][best]) if n in parts else 0.0 for n in plan.weights})])[0]
+    values = {name: float(parts[name][best]) if name in parts else 0.0 for name in plan.weights}
+    return _hits_for(plan, [ScoredPassage(segment_index, row, int(passages[best]), values)])[0]
 
 
 # --- The scores of a segment ---
 
 
 def _parts_of_passages(
-    plan: QueryPlan, segment_index: int, passages: Integers, scores: Mapping[str, Floats] = MappingProxyType({})
+    plan: QueryPlan, segment_index: int, passages: Integers, scores: Mapping[str, Floats]
 ) -> dict[str, Floats]:
-    """Return the parts of the scores of some passages; `scores` are parts of all passages that are there already."""
-    segment, parts = plan.snapshot.commit.segments[segment_index], {}
-    for name, part in plan.parts.items():
-        if name == BM25 or isinstance(part.vector, tuple):
-            values = scores[name] if name in scores else _listed_scores(plan, segment_index, name)
-            parts[name] = values[passages]
-        else:
-            parts[name] = _multiplied(segment.tensors[f"vectors:{name}"][passages], part.vector)
-    return parts
-
-
-def _listed_scores(plan: QueryPlan, segment_index: int, name: str) -> Floats:
-    """Return BM25 or a sparse part of each passage of a segment, float32 [passages]."""
-    if name == BM25:
-        return _bm25_scores(plan, segment_index)
+    """Return the parts of the scores of some passages; `scores` are all parts but dense ones, of all passages."""
     segment = plan.snapshot.commit.segments[segment_index]
-    scores = np.zeros(segment.n_passages, np.float32)
-    dimensions, values = plan.parts[name].vector
-    for dimension, value in zip(dimensions.tolist(), values):
-        rows, coordinates = segment.sparse(name, dimension)
-        scores[rows] += value * coordinates
-    return scores
-
-
-def _bm25_scores(plan: QueryPlan, segment_index: int) -> Floats:
-    """Return BM25 of each passage of a segment, float32 [passages]."""
-    segment, spans = plan.snapshot.commit.segments[segment_index], plan.postings_spans[segment_index]
-    lists = [segment.postings(spans[term]) for term in plan.terms]
-    rows = np.concatenate([passages for passages, _ in lists])
-    if not len(rows):
-        return np.zeros(segment.n_passages, np.float32)
-    if rows.max() >= segment.n_passages:
-        raise corruption_error(segment.name, "bm25 points outside the passages")
-    counts = np.concatenate([counts for _, counts in lists])
-    weights = np.repeat(list(plan.terms.values()), [len(passages) for passages, _ in lists])
-    values = weights * impacts(counts, segment.lengths[rows], plan.snapshot.commit.state.average)
-    return np.bincount(rows, values, segment.n_passages).astype(np.float32)
+    return {
+        name: scores[name][passages]
+        if name in scores
+        else _multiplied(segment.tensors[f"vectors:{name}"][passages], part.vector)
+        for name, part in plan.parts.items()
+    }
 
 
 def _multiplied(rows: Floats, vector: Floats) -> Floats:
@@ -141,26 +101,11 @@ def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]
 def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterator[tuple[Integers, dict[str, Floats]]]:
     """Yield of each segment the passages that may be among the best, and the parts of all passages but dense ones."""
     lowest = min_score - _ROUNDING * max(abs(min_score), 1.0) if math.isfinite(min_score) else -math.inf
-    best, scans = BestScores(top_k, lowest), []
-    dense = {
-        name: part.vector for name, part in plan.parts.items() if name != BM25 and not isinstance(part.vector, tuple)
-    }
-    vectors = np.concatenate(list(dense.values())) if dense else np.zeros(0, np.float32)
-    sparse = [name for name, part in plan.parts.items() if isinstance(part.vector, tuple)]
-    weights = np.array(list(plan.terms.values()))
-    for index, segment in enumerate(plan.snapshot.commit.segments):
-        scores, terms = {name: _listed_scores(plan, index, name) for name in sparse}, None
-        if BM25 in plan.parts:
-            spans = [plan.postings_spans[index][term] for term in plan.terms]
-            starts_and_stops = np.array([[span.start for span in spans], [span.stop for span in spans]], np.int64)
-            terms = Bm25Terms(starts_and_stops, weights, K1, B, plan.snapshot.commit.state.average)
-        others = np.array(list(scores.values())) if scores else None
-        with corruption_reported(segment.name):
-            scan = segment.scan(tuple(dense))
-            passages, uppers, bm25 = scan.candidates(best, terms, vectors, others, segment.allowed_passages(where))
-        if terms is not None:
-            scores[BM25] = bm25
-        scans.append((passages, uppers, scores))
+    best = BestScores(top_k, lowest)
+    scans = [
+        _scan_segment(plan, index, best, segment.allowed_passages(where))
+        for index, segment in enumerate(plan.snapshot.commit.segments)
+    ]
     if len(scans) == 1:  # whose passages reach the threshold
         passages, _, scores = scans[0]
         yield passages, scores
@@ -169,10 +114,40 @@ def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterat
         yield passages[uppers >= best.threshold], scores
 
 
+def _scan_segment(
+    plan: QueryPlan, index: int, best: BestScores, allowed: Mask | None
+) -> tuple[Integers, npt.NDArray[np.float64], dict[str, Floats]]:
+    """Return the passages of a segment that may be among the best, their highest possible scores, and the parts.
+
+    The parts are those of all passages, but for dense ones.
+    """
+    segment, scores, dense = plan.snapshot.commit.segments[index], dict[str, Floats](), dict[str, Floats]()
+    for name, part in plan.parts.items():
+        if isinstance(part.vector, tuple):
+            scores[name] = np.zeros(segment.n_passages, np.float32)
+            for dimension, value in zip(part.vector[0].tolist(), part.vector[1]):
+                rows, coordinates = segment.sparse(name, dimension)
+                scores[name][rows] += value * coordinates
+        elif name != BM25:
+            dense[name] = part.vector
+    vectors = np.concatenate(list(dense.values())) if dense else np.zeros(0, np.float32)
+    sparse, terms = np.array(list(scores.values())) if scores else None, None
+    if BM25 in plan.parts:
+        spans = [plan.postings_spans[index][term] for term in plan.terms]
+        starts_and_stops = np.array([[span.start for span in spans], [span.stop for span in spans]], np.int64)
+        weights = np.array(list(plan.terms.values()))
+        terms = Bm25Terms(starts_and_stops, weights, K1, B, plan.snapshot.commit.state.average)
+    with corruption_reported(segment.name):
+        passages, uppers, bm25 = segment.scan(tuple(dense)).candidates(best, terms, vectors, sparse, allowed)
+    if terms is not None:
+        scores[BM25] = bm25
+    return passages, uppers, scores
+
+
 def _best_documents(
     plan: QueryPlan, segment_index: int, passages: Integers, scores: Mapping[str, Floats], top_k: int
-) -> list[ScoredPassage]:
-    """Return the best documents of some passages of a segment, rising, that share anything with the query."""
+) -> list[tuple[float, int, ScoredPassage]]:
+    """Return score, number and best passage of the best documents of some passages, rising, that share anything."""
     if not len(passages):
         return []
     segment = plan.snapshot.commit.segments[segment_index]
@@ -181,30 +156,29 @@ def _best_documents(
     if math.isnan(total.max()):
         raise corruption_error(segment.name, "a score is NaN")
     total[~is_shared] = -np.inf
-    rows, totals, best = segment.rows_of_passages(passages).tolist(), total.tolist(), dict[int, ScoredPassage]()
-    numbers = passages.tolist()
+    rows, totals, numbers = segment.rows_of_passages(passages).tolist(), total.tolist(), passages.tolist()
+    best = dict[int, tuple[float, int, ScoredPassage]]()
     products = [(name, parts[name].tolist() if name in parts else [0.0] * len(rows)) for name in plan.weights]
     for index in (-total).argsort(kind="stable").tolist():  # the best first; of equal ones the earlier
         if len(best) == top_k or totals[index] == -math.inf:
             break
         if (row := rows[index]) not in best:
-            best[row] = ScoredPassage(
-                totals[index], segment.numbers.item(row), PassageRef(segment_index, row, numbers[index]),
-                {name: values[index] for name, values in products},
-            )  # fmt: skip
+            values_by_part = {name: values[index] for name, values in products}
+            passage = ScoredPassage(segment_index, row, numbers[index], values_by_part)
+            best[row] = totals[index], segment.numbers.item(row), passage
     return list(best.values())
 
 
 # --- Hits ---
 
 
-def _hits_for(plan: QueryPlan, passages: Sequence[PassageParts]) -> list[Hit]:
-    """Return passages as hits, each with what the parts add to its score."""
+def _hits_for(plan: QueryPlan, passages: Sequence[ScoredPassage]) -> list[Hit]:
+    """Return passages as hits."""
     hits, segments = list[Hit](), plan.snapshot.commit.segments
     for block_start in range(0, len(passages), HITS_READ_TOGETHER):
         in_block = passages[block_start : block_start + HITS_READ_TOGETHER]
-        block = HitBlock(plan, [ref for ref, _ in in_block])
-        for position, ((segment_index, row, passage), parts) in enumerate(in_block):
+        block = HitBlock(plan, in_block)
+        for position, (segment_index, row, passage, parts) in enumerate(in_block):
             segment, score = segments[segment_index], sum(parts.values())
             first = segment.first_passage(row)
             start = segment.tensors["cuts"].item(passage - 1) if passage > first else 0

@@ -159,7 +159,7 @@ def _document(hit: Hit) -> FoundDocument:
         metadata=hit.metadata,
         parts=hit.parts,
         summary=hit.summary(),
-        groups=_terms(hit.groups()),
+        groups=_terms(hit.explain().groups()),
     )
 
 
