@@ -15,7 +15,7 @@ from pellucid.core.removal import Passage, passage_terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.dense.tokenized import text_units
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.explanation import GROUPS, Explanation
+from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.explain.views.parts import (
