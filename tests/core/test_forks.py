@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from forking import HAS_FORK, in_fork
-from pellucid.errors import InputError, WritingError
+from pellucid.errors import WritingError
 from pellucid.persistence import store
 from pellucid.persistence.checkpoints import WorkFolder
 
@@ -98,22 +98,6 @@ def test_a_child_commits_nothing_to_the_run_of_its_parent(tmp_path):
         work.commit({"step": 2})
     with WorkFolder(tmp_path / "work") as work:
         assert work.metadata == {"step": 2}
-
-
-def test_a_child_has_locks_of_its_own(tmp_path):
-    """It waits for its parent like any other process, and gets the lock afterwards."""
-    (tmp_path / "folder").mkdir()
-
-    def take() -> str:
-        try:
-            with store.locked(tmp_path / "folder"):
-                return "taken"
-        except InputError:
-            return "in use"
-
-    with store.locked(tmp_path / "folder"):
-        assert in_fork(take) == "'in use'"
-    assert in_fork(take) == "'taken'"
 
 
 def test_a_lock_ends_with_the_process_that_took_it_also_where_a_child_lives_on(tmp_path):

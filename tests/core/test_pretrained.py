@@ -309,13 +309,3 @@ def test_the_files_of_the_bundled_models_are_as_they_were_made(name):
     states = model_folder.verify(name)
     assert all(file.sound and file.state != "has no checksum" for file in states)
     assert sum(file.state == "ok" for file in states) >= 3
-
-
-def test_mistyped_keywords_are_errors(fruit, saved):
-    for call in (
-        lambda: pellucid.load(saved, dtyp="int8"),
-        lambda: fruit.save_pretrained(saved, dtyp="int8"),
-        lambda: StaticEmbedder.from_text_vectors(saved, max_word=3),
-    ):
-        with pytest.raises(TypeError, match="unexpected keyword"):
-            call()

@@ -10,26 +10,20 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
 from letters import LetterEmbedder, SparseLetterEmbedder
-from papers.swe.component_tables import as_static
 from pellucid import loading
 from pellucid.analysis.auditing import audit
 from pellucid.analysis.comparing import compare
 from pellucid.analysis.dimension_cards import cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
-from pellucid.text.words import split_words
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
 
@@ -278,47 +272,3 @@ def test_the_toolkit_takes_an_ensemble(fruit):
     assert rank(model, "apple", texts).ranked[0].text in ("the apple", "apple pear")
     pairs = [("apple", "pear"), ("car", "bicycle")]
     assert compare({"one": fruit, "both": model}, pairs).families == ("static", "ensemble")
-    rows = model.encode(["zzz", "apple"])
-    assert model.similarity(rows, rows)[0, 0] == pytest.approx(0.5)
-    assert model.similarity_pairwise(rows, rows) == pytest.approx([0.5, 1.0])
-    assert fingerprint(EnsembleEmbedder([fruit, fruit])) != fingerprint(EnsembleEmbedder([fruit, fruit], [1, 2]))
-
-
-def test_a_model2vec_table_becomes_static_without_loss_but_for_punctuation(tmp_path):
-    from model2vec import StaticModel
-
-    pieces = ["[UNK]", "the", "app", "##le", "##les", "pear", ",", "car"]
-    tokenizer = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    random = np.random.default_rng(0)
-    theirs = StaticModel(
-        random.normal(size=(5, 6)).astype(np.float32),
-        tokenizer,
-        weights=np.linspace(0.1, 1, 8),
-        token_mapping=np.array([0, 1, 2, 3, 4, 2, 1, 3]),
-        normalize=True,
-    )
-    words = ["the", "apple", "apples", "pear", "car", "unheard"]
-    ours = as_static(theirs, words)
-    texts = ["the apple", "apples pear pear", "car unheard the"]
-    assert ours.encode(texts) == pytest.approx(theirs.encode(texts), abs=1e-6)
-    assert not ours.encode("unheard").any()
-    assert abs(ours.encode("pear , car") - theirs.encode("pear , car")).max() > 0.01
-    with pytest.raises(InputError, match="got StaticEmbedder"):
-        as_static(ours, words)
-    with pytest.raises(InputError, match="at least one word"):
-        as_static(theirs, [])
-
-
-def test_wordllama_s_table_becomes_static_without_loss_but_for_punctuation():
-    from papers.models import open_any
-
-    theirs = open_any("wordllama:64")
-    texts = ["The bank raised the rate on home loans", "mortgages Mortgages got dearer", "a naïve tokeniser"]
-    words = list(dict.fromkeys(word.text for text in texts for word in split_words(text)))
-    expected = theirs.embed(texts, norm=True)
-    ours = as_static(theirs, words)
-    assert ours.encode(texts) == pytest.approx(expected, abs=1e-6)
-    assert theirs.embed(texts, norm=True) == pytest.approx(expected)  # its tokenizer is as it was
-    both = EnsembleEmbedder({"words": ours, "theirs": theirs.embed})
-    assert cosines(both, texts, texts) == pytest.approx(expected @ expected.T, abs=1e-6)

@@ -20,7 +20,6 @@ from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
 from pellucid.keytokens.head import TokenHead  # noqa: E402
 from pellucid.keytokens.states import PROMPT_EOL, KeyTokenSettings  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.transformer.reading import Reader  # noqa: E402
 from pellucid.transformer.tokenwords import Rank  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
@@ -97,11 +96,6 @@ def test_prompt_eol_is_the_last_state_behind_the_template_whatever_the_padding_s
         if text:
             hidden, _ = states_of(model, PROMPT_EOL.replace("{text}", text))
             assert row == pytest.approx(hidden[-1], abs=1e-5)
-
-
-def test_underscores_in_a_text_stay(llama):
-    model = embedder("opt", pooling="prompt_eol")
-    assert np.abs(model.embed("a_man") - model.embed("a man")).max() > 1e-3
 
 
 def test_normalize_brings_the_embedding_to_length_1():
@@ -459,15 +453,6 @@ def test_top_k_and_widths_out_of_range_are_refused(llama):
 def test_settings_of_no_use_are_refused(values):
     with pytest.raises(InputError, match=next(iter(values))):
         KeyTokenSettings(**values)
-
-
-def test_an_explanation_tokenises_each_text_once(llama, monkeypatch):
-    read, original = [], Reader.read
-    monkeypatch.setattr(Reader, "read", lambda self, texts, **how: read.append(texts) or original(self, texts, **how))
-    explanation = llama.explain("the dog", "a horse")
-    assert read == [["the dog"], ["a horse"]]
-    expected = llama.similarity(llama.encode("the dog"), llama.encode("a horse")).item()
-    assert explanation.score == pytest.approx(expected, abs=1e-6)
 
 
 # A real language model

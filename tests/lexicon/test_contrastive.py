@@ -17,7 +17,7 @@ pytest.importorskip("sentence_transformers")
 pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
-from pellucid.errors import InputError, WritingError  # noqa: E402
+from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
@@ -93,12 +93,6 @@ OTHERS = torch.tensor([[False, False, True, True], [True, True, False, False]])
 
 def value(excluded=NONE, scores=UNSCORED, distillation=1.0):
     return float(candidate_loss(QUERIES, TEXTS, excluded, scores, temperature=0.5, distillation=distillation))
-
-
-def test_the_loss_over_the_batch_is_infonce_by_hand():
-    first = -np.log(softmax([1.2, 0.4, 1.0, 0.2])[0])  # cosines over 0.5
-    second = -np.log(softmax([0.6, 0.8, 1.4, 1.6])[2])  # the second row's positive is candidate 2
-    assert value() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
 def test_the_loss_over_own_candidates_by_hand():
@@ -384,15 +378,6 @@ def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
 
 
 @pytest.mark.full
-def test_saving_memory_changes_nothing(tmp_path):
-    train(lexicon("llama"), tmp_path / "plain", max_steps=3, dropout=0.0)
-    train(lexicon("llama"), tmp_path / "other", max_steps=3, dropout=0.0, chunk=3)
-    plain, other = adapter_of(tmp_path / "plain"), adapter_of(tmp_path / "other")
-    for name in plain:
-        torch.testing.assert_close(other[name], plain[name], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.full
 def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
     original = LexiconModule.forward
     calls = []
@@ -429,14 +414,10 @@ def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
         train(model, tmp_path, [TrainingSet("others", ROWS)])
     with pytest.raises(InputError, match="different: model"):
         train(lexicon(seed=1), tmp_path)
-
-
-@pytest.mark.full
-def test_the_vectors_that_texts_are_drawn_to_are_part_of_the_run(tmp_path):
-    model, texts, vectors = lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
-    train(model, tmp_path, [TextSet("texts", texts, vectors)], max_steps=1)
+    texts, vectors = ["car", "vehicle", "doctor", "medicine"], np.eye(4)
+    train(model, tmp_path / "texts", [TextSet("texts", texts, vectors)], max_steps=1)
     with pytest.raises(InputError, match="different: the training set 'texts'"):
-        train(model, tmp_path, [TextSet("texts", texts, vectors[::-1])], max_steps=1)
+        train(model, tmp_path / "texts", [TextSet("texts", texts, vectors[::-1])], max_steps=1)
 
 
 @pytest.mark.full
@@ -449,18 +430,6 @@ def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
     shutil.copytree(tmp_path / "other" / "trained", adapter, dirs_exist_ok=True)
     with pytest.raises(InputError, match="different: adapter"):
         train(model, tmp_path / "second", adapter=adapter, max_steps=2)
-
-
-@pytest.mark.full
-def test_a_checkpoint_that_there_is_no_room_for_is_a_writing_error(tmp_path, monkeypatch):
-    def full(*args, **kwargs):
-        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(WritingError, match=f"cannot write {tmp_path / 'run'}"):
-        train(lexicon(), tmp_path / "run", epochs=1)
-    monkeypatch.undo()
-    train(lexicon(), tmp_path / "run", epochs=1)
 
 
 @pytest.mark.full

@@ -212,15 +212,6 @@ def test_a_clusters_bias_is_the_mean_of_its_tokens(bert):
         bert.backbone.model.get_output_embeddings().bias.zero_()
 
 
-def test_unclustered_tokens_are_clusters_of_one(bert):
-    clusters = cluster_vocabulary(bert.backbone.head, bert.backbone.tokenizer, None)
-    model = LexiconEmbedder(bert.backbone, clusters)
-    number = model.dimensions.number("horse")
-    row = bert.backbone.tokenizer.convert_tokens_to_ids("horse")
-    assert (clusters.centroids[number] == bert.backbone.head[row].numpy()).all()
-    assert model.encode(TEXTS).shape == (4, len(clusters))
-
-
 def test_the_instruction_is_told_and_never_pooled(mistral):
     model = changed(mistral, instructed_template=INSTRUCTED).with_instruction("Find the horse.")
     plain, told = dense(mistral.encode(TEXTS)), dense(model.encode(TEXTS))

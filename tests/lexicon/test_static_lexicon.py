@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import subprocess
 import sys
@@ -13,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli import app as cli
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError
 from pellucid.lexicon import StaticLexiconEmbedder
@@ -150,18 +147,6 @@ def test_words_can_be_reweighted(model):
             model.reweight(factors)
 
 
-def test_the_command_line_edits_and_explains_it(model, tmp_path):
-    model.save_pretrained(tmp_path / "m")
-    edits = ["--word", "bank=0.25", "--rename", "0=cash", "--without", "cities"]
-    done = CliRunner().invoke(cli.app, ["edit", "-m", str(tmp_path / "m"), "-o", str(tmp_path / "mine"), *edits])
-    assert done.exit_code == 0, done.output
-    opened = pellucid.load(tmp_path / "mine")
-    assert opened.dimensions.names == ["cash", "debts", "water"]
-    assert model.firing_words("money", top_k=1)[0][0] == "bank" and opened.firing_words("cash", top_k=1)[0][0] == "loan"
-    done = CliRunner().invoke(cli.app, ["explain", "a loan", "the bank", "-m", str(tmp_path / "mine"), "--json"])
-    assert json.loads(done.stdout)["family"] == "static-lexicon"
-
-
 def test_the_words_that_fire_a_dimension(model):
     assert [word for word, _ in model.firing_words("debts")] == ["loan", "mortgage"]
     assert model.firing_words(2, top_k=1) == [("river", pytest.approx(5))]
@@ -203,58 +188,6 @@ def test_it_needs_no_torch(model, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("2 mostly about: ")
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    """Sentences of twenty words in five topics, and a teacher's vectors: the topics' shares."""
-    pytest.importorskip("torch")
-    from pellucid.static.bags import Bags
-
-    rng = np.random.default_rng(0)
-    words = [f"{topic}{n}" for topic in "abcde" for n in range(4)]
-    topics = np.repeat(np.arange(5), 4)
-    sentences = [rng.choice(20, 6, p=(np.where(topics == rng.integers(5), 8, 1) / 48)) for _ in range(600)]
-    shares = np.array([np.bincount(topics[sentence], minlength=5) for sentence in sentences], np.float32)
-    shares -= shares.mean(axis=0)
-    teacher = (shares / np.linalg.norm(shares, axis=1, keepdims=True)).astype(np.float16)
-    vocabulary = Vocabulary(words)
-    return vocabulary, Bags.from_sentences([" ".join(words[n] for n in s) for s in sentences], vocabulary), teacher
-
-
-def start_table():
-    """Each word fires its topic's cluster weakly and three of ten others strongly."""
-    rng = np.random.default_rng(3)
-    table = np.zeros((20, 15), np.float32)
-    for word in range(20):
-        table[word, word // 4] = 0.3
-        table[word, 5 + rng.choice(10, 3, replace=False)] = 1
-    table[19, :] = 0  # fires nothing
-    return sparse.csr_matrix(table)
-
-
-@pytest.mark.full
-def test_training_finds_what_the_teacher_sees(corpus, opened):
-    from pellucid.static import RefinementSettings
-
-    refine_clusters = opened("recipes.lexicon_table").refine_clusters
-    vocabulary, bags, teacher = corpus
-    asked = RefinementSettings(steps=200, batch_size=64, neighbours=1, evaluate_every=50, learning_rate=0.05)
-    trained = refine_clusters(start_table(), bags, teacher, asked, show_progress_bar=False)
-    assert (trained.data > 0).all() and trained.shape == (20, 15)
-    assert not (trained.toarray()[start_table().toarray() == 0]).any()  # nothing fires what it did not fire before
-    own = trained.toarray()[np.arange(19), np.arange(19) // 4]
-    assert own.mean() > 2 * trained.toarray()[:19, 5:].sum(axis=1).mean() / 3
-
-    def agreement(table):
-        names = Dimensions(Dimension(f"c{n}") for n in range(15))
-        model = StaticLexiconEmbedder(vocabulary, table, names)
-        texts = [" ".join(vocabulary.words[r] for r in bags.rows[a:b]) for a, b in zip(bags.offsets, bags.offsets[1:])]
-        rows = model.encode(texts[:200])
-        upper = np.triu_indices(200, 1)
-        return np.corrcoef((rows @ rows.T).toarray()[upper], (teacher[:200] @ teacher[:200].T)[upper])[0, 1]
-
-    assert agreement(trained) > max(0.8, agreement(start_table()) + 0.1)
 
 
 def test_clusters_are_called_by_the_words_that_fire_them(model, opened):

@@ -274,11 +274,6 @@ def test_arguments_of_no_use_are_named(tmp_path, argument, value, message):
         open_backbone(saved(tmp_path, "llama"), **{argument: value})
 
 
-def test_nothing_there_is_said(tmp_path):
-    with pytest.raises(ModelFolderError, match="no-such"):
-        open_backbone(tmp_path / "no-such")
-
-
 def adapter_for(folder, kind, *, seed=3):
     """Write a random adapter of rank 2 as peft does, and return the adapted model's states for some ids."""
     peft = pytest.importorskip("peft")
