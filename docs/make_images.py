@@ -1,7 +1,7 @@
 """Make the pictures of an explanation and of the explorer: `python docs/make_images.py [MODEL]`.
 
-Writes to docs/images: `explanation.svg` (the terminal view), `heatmap.png` (the plot), `explanation.html`; and where a
-Chromium browser and the package playwright are installed, pictures of the HTML view in both colour schemes, and of the
+Writes to docs/images: `explanation.svg` (the terminal view), `explanation.html`; and where a Chromium browser and the
+package playwright are installed, pictures of the HTML view in both colour schemes, and of the
 explorer: compare, search and map, light, dark and on a phone.
 """
 
@@ -50,7 +50,6 @@ def draw(explanation: Explanation, folder: Path) -> None:
     """Write every picture of `explanation` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "explanation.svg").write_text(terminal_svg(explanation), encoding="utf-8")
-    explanation.plot(rows=True).savefig(folder / "heatmap.png", dpi=110)
     page = folder / "explanation.html"
     page.write_text(explanation.to_html(top_k=8), encoding="utf-8")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)

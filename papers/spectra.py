@@ -18,7 +18,7 @@ def shares(spectrum: Spectrum) -> Array:
 
 def level(spectrum: Spectrum) -> float:
     """Return the mean embedding's part along u_1; adding -level x u_1 to each embedding takes it out (Eq. 14)."""
-    return float(spectrum.mean @ spectrum.first)
+    return float(spectrum.mean @ spectrum.components[0])
 
 
 def project(spectrum: Spectrum, embeddings: npt.ArrayLike) -> Array:
@@ -30,7 +30,7 @@ def project(spectrum: Spectrum, embeddings: npt.ArrayLike) -> Array:
 def split(spectrum: Spectrum, embeddings: npt.ArrayLike) -> tuple[Array, Array]:
     """Return u_1 u_1' h and the rest, which add up to h (Eq. 11), each float64 [n, d]."""
     rows = _checked(spectrum, embeddings)
-    first = np.outer(rows @ spectrum.first, spectrum.first)
+    first = np.outer(rows @ spectrum.components[0], spectrum.components[0])
     return first, rows - first
 
 

@@ -151,7 +151,7 @@ def sweep(
     stems, steps = None if language is None else Stems(language), []
     for factor in FACTORS:
         amount = factor * size + 0.0
-        moved = replace(given, embeddings=np.asarray(given.embeddings) + np.float32(amount) * found.first)
+        moved = replace(given, embeddings=np.asarray(given.embeddings) + np.float32(amount) * found.components[0])
         steps.append(SweepStep(factor, amount, measure(f"{factor:g}", moved, k, stems=stems, examples=examples)))
     return steps
 

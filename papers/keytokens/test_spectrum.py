@@ -60,17 +60,17 @@ def test_a_component_points_to_the_side_of_the_mean():
     assert abs(found.components @ right.T) == pytest.approx(np.eye(7), abs=1e-6)
     # without a mean: the largest entry is positive
     still = spectrum_of(np.array([[3.0, -4.0], [-3.0, 4.0]]))
-    assert still.first == pytest.approx([-0.6, 0.8])
+    assert still.components[0] == pytest.approx([-0.6, 0.8])
 
 
 def test_first_and_rest_add_up_and_the_adjustment_is_eq_14():
     rows = embeddings()
     found = spectrum_of(rows)
     first, rest = split(found, rows)
-    assert first + rest == pytest.approx(rows) and rest @ found.first == pytest.approx(np.zeros(60), abs=1e-9)
-    assert project(found, rows)[:, 0] == pytest.approx(first @ found.first)
-    adjusted = rows - level(found) * found.first
-    assert (adjusted.mean(axis=0) @ found.first) == pytest.approx(0, abs=1e-9)
+    assert first + rest == pytest.approx(rows) and rest @ found.components[0] == pytest.approx(np.zeros(60), abs=1e-9)
+    assert project(found, rows)[:, 0] == pytest.approx(first @ found.components[0])
+    adjusted = rows - level(found) * found.components[0]
+    assert (adjusted.mean(axis=0) @ found.components[0]) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_tokens_score_is_first_plus_rest():
     texts, spectrum = given_texts(rows, HEAD), spectrum_of(rows)
     table = contributions(spectrum, texts, text=3, k=4)
     scores = HEAD @ rows[3]
-    first = float(spectrum.first @ rows[3]) * (HEAD @ spectrum.first)
+    first = float(spectrum.components[0] @ rows[3]) * (HEAD @ spectrum.components[0])
     for by, values in (("score", scores), ("rest", scores - first)):
         best = np.argsort(-values)[:4]
         shown = [row[1:] for row in table.rows if row[0] == by]
@@ -150,7 +150,9 @@ def test_each_step_of_a_sweep_is_the_alignment_of_the_moved_embeddings():
     assert [step.factor for step in steps] == list(FACTORS) == sorted(FACTORS)
     assert steps[FACTORS.index(1)].amount == pytest.approx(-level(spectrum))
     for step in steps:
-        moved = EmbeddedTexts(texts.texts, rows + step.amount * spectrum.first, texts.tokens, HEAD, texts.vocabulary)
+        moved = EmbeddedTexts(
+            texts.texts, rows + step.amount * spectrum.components[0], texts.tokens, HEAD, texts.vocabulary
+        )
         expected = measure(f"{step.factor:g}", moved, 3, stems=None)
         got = step.alignment
         assert (got.hit, got.lar, got.gar, got.weighted_lar, got.literal) == pytest.approx(

@@ -355,38 +355,13 @@ def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
         assert re.fullmatch(pattern, html.unescape(re.sub("<[^>]*>", "", own)), re.DOTALL)
 
 
-def test_word_matrix_is_in_text_order_and_adds_up(fruit: StaticEmbedder) -> None:
-    why = fruit.explain("car pear the apple", "bicycle apple pear car")
-    matrix = why._matrix(10)
-    assert matrix.down == ["car", "pear", "the", "apple"]
-    assert matrix.across == ["bicycle", "apple", "pear", "car"]
-    assert matrix.values.sum() == pytest.approx(why.score)
-    by_name = {row.parts: row.contribution for row in why.rows}
-    assert matrix.values[1, 2] == by_name["pear", "pear"]
-    few = why._matrix(2)
-    assert few.values.shape == (2, 2) and [word for word in matrix.down if word in few.down] == few.down
-    with pytest.raises(InputError, match="max_words is 0"):
-        why.plot(max_words=0)
-
-
-def test_plot_draws_the_pairs_and_touches_nothing_global(fruit: StaticEmbedder) -> None:
-    pytest.importorskip("matplotlib")
-    why = fruit.explain("car apple zebra", "apple pear car")
-    axes = why.plot(rows=True).axes[0]
-    np.testing.assert_allclose(axes.images[0].get_array(), why._matrix(30).values)
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["apple", "pear", "car"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["car", "apple"]
-    low, high = axes.images[0].norm.vmin, axes.images[0].norm.vmax
-    assert low in (-high, 0)  # 0 is neutral; without negative values the scale begins there
-
-
 def test_plot_draws_bars_that_add_up(fruit: StaticEmbedder) -> None:
     pytest.importorskip("matplotlib")
     dark = anchors().plot(dark=True)
     assert dark.get_facecolor() != anchors().plot().get_facecolor()
     for why, most in ((anchors(), 30), (anchors(), 1), (fruit.explain("apple car pear"), 2)):
         for rows in (False, True):
-            widths = [bar.get_width() for bar in why.plot(rows=rows, max_words=most).axes[0].patches]
+            widths = [bar.get_width() for bar in why.plot(rows=rows, top_k=most).axes[0].patches]
             assert sum(widths) == pytest.approx(why.score)
 
 
@@ -429,8 +404,9 @@ def test_a_word_of_both_other_texts_is_one_row_of_a_difference(fruit: StaticEmbe
 def test_numbers_of_texts_and_rows_are_checked(fruit: StaticEmbedder) -> None:
     with pytest.raises(InputError, match="text is 2; this explanation has texts 1 to 1"):
         fruit.explain("apple").word_contributions(2)
-    with pytest.raises(InputError, match="top_k is -1"):
-        fruit.explain("apple").to_html(top_k=-1)
+    for view in (fruit.explain("apple").to_html, fruit.explain("apple").plot):
+        with pytest.raises(InputError, match="top_k is -1"):
+            view(top_k=-1)
 
 
 def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:

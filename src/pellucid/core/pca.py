@@ -80,12 +80,6 @@ class Spectrum:
     singular_values: Array
     centred: bool
 
-    @property
-    def first(self) -> Array:
-        """u_1, float64 [d]."""
-        component: Array = self.components[0]
-        return component
-
 
 def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
     """Return the principal components (Eq. 9) of [n, d] embeddings or of blocks of them; the paper does not centre."""

@@ -139,8 +139,7 @@ class EnsembleQuery(Query):
 
                 size = self.model.get_embedding_dimension()
                 vector = sparse.csr_matrix((vector[1], vector[0], [0, len(vector[0])]), shape=(1, size))
-            document = self.model.analyze_texts([texts[index]], ["document"])[0]
-            return self._explained(document.use_vector(vector), weight)
+            return self._explained(self.model.analyze_texts([texts[index]], ["document"])[0].use_vector(vector), weight)
 
         return products
 

@@ -50,7 +50,6 @@ from pellucid.explain.views.parts import (
     Lead,
     MarkedText,
     MarkedTexts,
-    Matrix,
     Note,
     counted,
     listed,
@@ -350,7 +349,7 @@ class Explanation(Shown):
     def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
         """Return a self-contained HTML page without scripts: a sentence, the texts, lines of phrases.
 
-        The `top_k` largest rows and a heat map are below them, folded.
+        The `top_k` largest rows are below them, folded.
 
         Args:
             fragment: leave out the page around it, to be placed inside another page.
@@ -372,25 +371,20 @@ class Explanation(Shown):
 
         return plain(self._parts(top_k, rows=rows), width=width)
 
-    def plot(self, *, rows: bool = False, max_words: int = 30, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the lines of `groups` as bars; with `rows` a heat map of word pairs, or bars.
+    def plot(self, *, rows: bool = False, top_k: int = 30, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure of bars: the lines of `groups`, or with `rows` the rows.
 
         Args:
             rows: draw the rows.
-            max_words: words of each text in a heat map, or rows beside which the others are summed; the strongest.
+            top_k: how many of them; the others are one bar.
             dark: draw for a dark background.
 
         Raises:
-            InputError: `max_words` is below 1.
             MissingExtraError: matplotlib is not installed.
         """
         from pellucid.explain.views.figure import picture
 
-        check_integer("max_words", max_words)
-        is_of_pairs = rows and set(self._kinds) - set(BESIDE_WORDS) == {WORD_PAIR}
-        return picture(
-            self._parts(max_words, rows=rows), matrix=self._matrix(max_words) if is_of_pairs else None, dark=dark
-        )
+        return picture(self._parts(top_k, rows=rows), dark=dark)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
@@ -537,27 +531,6 @@ class Explanation(Shown):
     @property
     def _kind_names(self) -> str:
         return " or ".join(self._kinds) if self._kind == "row" else self._kind
-
-    def _matrix(self, max_words: int) -> Matrix:
-        """Return the pairs of the strongest words of each text, in text order; words of one name are one word."""
-        down: dict[str, Any] = {}
-        across: dict[str, Any] = {}
-        pairs = [row for row in self.rows if row.kind == WORD_PAIR]
-        for row in pairs:
-            down.setdefault(row.parts[0], row.spans1[:1])
-            across.setdefault(row.parts[1], (not row.spans2, (row.spans2 or row.spans3)[:1]))
-        words1, words2 = sorted(down, key=down.__getitem__), sorted(across, key=across.__getitem__)
-        line = {word: number for number, word in enumerate(words1)}
-        column = {word: number for number, word in enumerate(words2)}
-        values = np.zeros((len(words1), len(words2)))
-        for row in pairs:
-            values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
-        first, *second = (label.removeprefix("the ") for label in self._labels)
-        shown1, shown2 = (np.sort(np.argsort(-np.abs(values).sum(axis=n), kind="stable")[:max_words]) for n in (1, 0))
-        return Matrix(
-            first, ", then ".join(second), [words1[n] for n in shown1], [words2[n] for n in shown2],
-            values[np.ix_(shown1, shown2)],
-        )  # fmt: skip
 
     def _marked(self, number: int, label: str) -> MarkedText:
         """Return a text with its words marked by what they add, on one scale for all texts."""

@@ -83,7 +83,7 @@ def mean_adjustment(embeddings: Vectors) -> Adjustment:
 def component_adjustment(embeddings: Vectors, strength: float | None = None) -> Adjustment:
     """Return the addition of `strength` times the first principal component of some embeddings (paper, section 4.3)."""
     rows = _nonzero_rows(embeddings)
-    first = spectrum_of(rows).first  # points to the side of the mean
+    first = spectrum_of(rows).components[0]  # points to the side of the mean
     if strength is None:  # brings the mean embedding's part along it to 0
         strength = -float(rows.mean(axis=0) @ first)
     check_number("strength", strength)

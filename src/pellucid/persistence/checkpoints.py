@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -26,7 +25,6 @@ import numpy.typing as npt
 from pellucid.errors import InputError, ModelFolderError, ReadingError
 from pellucid.persistence.store import (
     checksum,
-    hashed,
     locked,
     read_json,
     read_tensors,
@@ -48,7 +46,6 @@ class WorkFolder:
         """Name the folder."""
         self.path, self.metadata = Path(os.path.expanduser(path)).absolute(), dict[str, Any]()
         self._state: dict[str, Any] = {}
-        self._appending: dict[str, Any] = {}
         self._superseded: list[Path] = []
 
     def __enter__(self) -> WorkFolder:
@@ -180,43 +177,30 @@ class WorkFolder:
     def append(self, name: str, rows: npt.NDArray[Any]) -> None:
         """Add rows to an array that grows on disk; the first rows give its dtype and the shape of a row."""
         self._lock_file.check(self.path)
-        new = {"dtype": rows.dtype.newbyteorder("<").str, "shape": [0, *rows.shape[1:]], "checksum": ""}
-        entry = self._state["arrays"].get(name, new)
-        path, done = self._array_file(name, entry)
-        if name not in self._appending:
-            self._appending[name] = self._verified(name) if done else hashlib.sha256()
-        digest = self._appending[name]
-        data = np.ascontiguousarray(rows, entry["dtype"]).reshape(-1).view(np.uint8).data
-        with translate_os_errors(path), open(path, "r+b" if done else "wb") as file:
-            file.seek(done)
-            file.write(data)
+        new = {"dtype": rows.dtype.newbyteorder("<").str, "row": list(rows.shape[1:]), "blocks": []}
+        entry = self._state["arrays"].setdefault(name, new)
+        path, end = self.path / f"{name}.state.bin", sum(size for size, _ in entry["blocks"])
+        content = np.ascontiguousarray(rows, entry["dtype"]).tobytes()
+        with translate_os_errors(path), open(path, "r+b" if end else "wb") as file:
+            file.seek(end)
+            file.write(content)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
-        digest.update(data)
-        shape = [entry["shape"][0] + len(rows), *entry["shape"][1:]]
-        self._state["arrays"][name] = {"dtype": entry["dtype"], "shape": shape, "checksum": digest.hexdigest()}
+        entry["blocks"].append([len(content), hashlib.sha256(content).hexdigest()])
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """Return the rows appended under `name`, mapped copy-on-write."""
-        self._verified(name)
-        entry = self._state["arrays"][name]
-        path, size = self._array_file(name, entry)
-        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-        return np.memmap(path, dtype, "c", shape=shape).view(np.ndarray) if size else np.zeros(shape, dtype)
-
-    def _array_file(self, name: str, entry: Mapping[str, Any]) -> tuple[Path, int]:
-        """Return the file of an array and how many of its bytes count."""
-        return self.path / f"{name}.state.bin", math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize
-
-    def _verified(self, name: str) -> Any:
-        """Return the hash of an array's bytes."""
-        entry = self._state["arrays"][name]
-        path, size = self._array_file(name, entry)
-        digest = hashed(path, size) if path.is_file() else None
-        if digest is None or digest.hexdigest() != entry["checksum"]:
+        entry, path, start = self._state["arrays"][name], self.path / f"{name}.state.bin", 0
+        size = sum(size for size, _ in entry["blocks"])
+        if not path.is_file() or path.stat().st_size < size:
             raise self._damaged(path)
-        return digest
+        content = np.memmap(path, np.uint8, "c", shape=(size,)).view(np.ndarray) if size else np.zeros(0, np.uint8)
+        for length, expected in entry["blocks"]:
+            if hashlib.sha256(content[start : start + length].data).hexdigest() != expected:
+                raise self._damaged(path)
+            start += length
+        return content.view(entry["dtype"]).reshape(-1, *entry["row"])
 
 
 def _digest_of(value: Any) -> str:

@@ -456,17 +456,11 @@ def reading_error(path: Path, error: OSError | MemoryError) -> ReadingError:
 
 def checksum(path: str | os.PathLike[str]) -> str:
     """Return the sha256 of a regular file, as hexadecimal digits."""
-    return str(hashed(Path(path)).hexdigest())
-
-
-def hashed(path: Path, size: int | None = None) -> Any:
-    """Return the running sha256 of a file, or of its first `size` bytes."""
-    digest, left = hashlib.sha256(), math.inf if size is None else size
-    with _opened(path) as file:
-        while left and (chunk := file.read(int(min(_BLOCK, left)))):
+    digest = hashlib.sha256()
+    with _opened(Path(path)) as file:
+        while chunk := file.read(_BLOCK):
             digest.update(chunk)
-            left -= len(chunk)
-    return digest
+    return digest.hexdigest()
 
 
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2, max_bytes: int = _MAX_JSON) -> None:

@@ -20,7 +20,6 @@ from pellucid.explain.views.parts import (
     AnyPart,
     Bars,
     Heading,
-    Matrix,
     Note,
     shorten,
     visible,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_NAME_CHARS = 46  # of a name beside a bar
-_MAX_NUMBERS = 300  # cells of a heat map; with more, a number in each is too small to read
 
 
 class Palette(NamedTuple):
@@ -144,22 +142,14 @@ class Canvas:
 
     def heat_map(
         self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], label: str
-    ) -> float:
-        """Draw coloured cells, 0 neutral and NaN as paper, and return the largest size among the values."""
+    ) -> None:
+        """Draw cells that are the more coloured the larger their value is, 0 neutral; none is below 0."""
         from matplotlib.colors import LinearSegmentedColormap, Normalize
 
         colours = self.colours
-        has_negative = bool((values < 0).any())
-        ends = [colours.lowers] if has_negative else []
-        shades = LinearSegmentedColormap.from_list("pellucid", [*ends, colours.neutral, colours.adds])
-        sizes = np.abs(values[~np.isnan(values)])
-        reach = float(sizes.max(initial=0.0)) or 1.0
-        image = axes.imshow(
-            values,
-            cmap=shades.with_extremes(bad=colours.paper),
-            norm=Normalize(-reach if has_negative else 0.0, reach),
-            aspect="auto",
-        )
+        shades = LinearSegmentedColormap.from_list("pellucid", [colours.neutral, colours.adds])
+        norm = Normalize(0.0, float(values.max(initial=0.0)) or 1.0)
+        image = axes.imshow(values, cmap=shades, norm=norm, aspect="auto")
         options: dict[str, Any] = {"fontsize": 9, "parse_math": False}
         turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
         axes.set_xticks(range(len(across)), [short_name(text, 22) for text in across], **turned, **options)
@@ -173,7 +163,6 @@ class Canvas:
         bar.set_label(label, fontsize=9, color=colours.ink)
         bar.ax.tick_params(labelsize=8, colors=colours.ink)
         bar.outline.set_visible(False)
-        return reach
 
 
 _FALLBACK_FONT = "DejaVu Sans"  # which comes with matplotlib
@@ -212,21 +201,22 @@ def short_name(text: str, longest: int = _MAX_NAME_CHARS) -> str:
     return shorten(visible(text), longest)
 
 
-def picture(parts: Iterable[AnyPart], *, matrix: Matrix | None = None, dark: bool = False) -> Figure:
-    """Draw a matrix as a heat map where it is given, else the last bars among the parts, below their heading."""
+def picture(parts: Iterable[AnyPart], *, dark: bool = False) -> Figure:
+    """Draw the last bars among the parts, below their heading."""
     parts = list(parts)
     bars = next((part for part in reversed(parts) if isinstance(part, Bars)), None)
     size = (7.0, 1.4 + 0.28 * (2 if bars is None else len(bars.bars) + len(bars.sums)))
-    if matrix is not None:
-        size = max(2.6 + 0.5 * len(matrix.across), 5.0), 2.0 + 0.36 * len(matrix.down)
     heading = next(part for part in parts if isinstance(part, Heading))
     canvas = Canvas(size, f"{heading.title} {heading.value}", dark=dark)
     notes = [part for part in parts if isinstance(part, Note)]
     axes = canvas.panel(title="\n".join(note.text.partition(":")[0] for note in notes if note.is_warning))
-    if matrix is not None:
-        _draw_matrix(canvas, axes, matrix)
-    elif bars is not None:
-        _draw_bars(canvas, axes, bars)
+    if bars is not None:
+        written, values = zip(*bars.bars, *bars.sums)
+        drawn = canvas.bars(axes, values, [f"{value:+.3f}" for value in values])
+        for index in range(len(bars.bars), len(values)):
+            drawn[index].set_alpha(0.45)
+        canvas.names(axes, list(map("".join, written)))
+        axes.set_xlabel("contribution to the score")
     else:
         reason = next(note.text for note in notes if not note.is_warning)
         axes.text(
@@ -235,25 +225,3 @@ def picture(parts: Iterable[AnyPart], *, matrix: Matrix | None = None, dark: boo
         )  # fmt: skip
         axes.set_axis_off()
     return canvas.figure
-
-
-def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
-    """Draw the pairs in text order, with their numbers where these fit and are not 0."""
-    reach = canvas.heat_map(axes, matrix.values, matrix.down, matrix.across, "contribution to the score")
-    axes.set_xlabel(matrix.of_across)
-    axes.set_ylabel(matrix.of_down)
-    n_decimals = 2 if reach >= 0.05 else 3 if reach >= 0.005 else 4
-    for (line, column), value in np.ndenumerate(matrix.values):
-        if matrix.values.size <= _MAX_NUMBERS and abs(value) >= 0.5 * 10**-n_decimals:
-            colour = "white" if abs(value) > 0.6 * reach else canvas.colours.ink
-            axes.text(column, line, f"{value:+.{n_decimals}f}", ha="center", va="center", fontsize=8, color=colour)
-
-
-def _draw_bars(canvas: Canvas, axes: Axes, bars: Bars) -> None:
-    written, values = zip(*bars.bars, *bars.sums)
-    names = ["".join(name) for name in written]
-    drawn = canvas.bars(axes, values, [f"{value:+.3f}" for value in values])
-    for index in range(len(bars.bars), len(values)):
-        drawn[index].set_alpha(0.45)
-    canvas.names(axes, names)
-    axes.set_xlabel("contribution to the score")

@@ -10,9 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from pellucid.text.unicode import well_formed
 
 STRONG, WEAK = 0.5, 0.05  # of the strongest word of a text; below the second a word is left unmarked
@@ -131,16 +128,6 @@ class Bars(NamedTuple):
     def _line(self, name: str | tuple[str, ...], value: float, bar: float | None = None) -> tuple[Any, ...]:
         pieces = (name,) if isinstance(name, str) else name
         return f"{value:+.4f}", f"{value / self.total:.1%}" if self.has_shares else "\u2013", bar, pieces
-
-
-class Matrix(NamedTuple):
-    """A number for each pair of a word `down` and a word `across`; `of_down` and `of_across` name the texts."""
-
-    of_down: str
-    of_across: str
-    down: list[str]
-    across: list[str]
-    values: npt.NDArray[np.float64]  # [down, across]
 
 
 class Fold(NamedTuple):
