@@ -39,7 +39,7 @@ def encoder(monkeypatch, fruit):
     draw = np.random.default_rng(0)
     texts = [" ".join(draw.choice(words, draw.integers(1, 6))) for _ in range(250)]
     model.fit_reasons(texts, table=fruit, show_progress_bar=False)
-    monkeypatch.setattr("pellucid.cli.input.open_model", lambda *_: model)
+    monkeypatch.setattr("pellucid.cli.app.open_model", lambda *_: model)
     return model
 
 

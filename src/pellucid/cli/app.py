@@ -28,7 +28,6 @@ from pellucid.cli.input import (
     TableOption,
     TextsHelp,
     corpus_file,
-    encoder_with_reasons,
     open_model,
     read,
     reads_texts,
@@ -45,7 +44,7 @@ from pellucid.cli.output import (
     show,
     write_table,
 )
-from pellucid.errors import VERSION, PellucidError
+from pellucid.errors import VERSION, InputError, PellucidError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -289,7 +288,16 @@ def explain(
     """
     refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
-    opened = open_model(model) if reasons is None else encoder_with_reasons(model, reasons)
+    opened = open_model(model)
+    if reasons is not None:
+        from pellucid.dense.embedder import EncoderEmbedder
+
+        if not isinstance(opened, EncoderEmbedder):
+            raise InputError(
+                f"{model} is a model of the {opened.family} family, whose rows are exact; {reasons!r:.40} is for an "
+                "encoder: give one with --model"
+            )
+        opened = opened.with_reasons(reasons)
     explanation = opened.explain(a, *([] if b is None else [b]), role1=role1, role2=role2)
     if than is not None:
         if b is None:

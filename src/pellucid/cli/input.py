@@ -6,7 +6,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
+from contextlib import suppress
+from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
@@ -19,7 +20,6 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from pellucid.core.arrays import Role
     from pellucid.core.embedder import Embedder
-    from pellucid.dense.embedder import EncoderEmbedder
     from pellucid.text.tables import CorpusFile
 
 
@@ -79,31 +79,8 @@ def open_model(name: str) -> Embedder:
     return load(name)
 
 
-def encoder_with_reasons(name: str, kind: str) -> EncoderEmbedder:
-    """Return the encoder that --model names, with the reasons that --reasons names."""
-    from pellucid.dense.embedder import EncoderEmbedder
-
-    opened = open_model(name)
-    if not isinstance(opened, EncoderEmbedder):
-        raise InputError(
-            f"{name} is a model of the {opened.family} family, whose rows are exact; {kind!r:.40} is for an encoder: "
-            "give one with --model"
-        )
-    return opened.with_reasons(kind)
-
-
-def reads_texts(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how a file of texts is read, as the mapping `file_options`, see `CorpusFile`."""
-    return _with_options(command, _TEXT_OPTIONS)
-
-
-def reads_documents(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how a file of documents is read, as the mapping `file_options`."""
-    return _with_options(command, _TEXT_OPTIONS + _DOCUMENT_OPTIONS)
-
-
-def _with_options(command: Callable[..., None], options: Iterable[inspect.Parameter]) -> Callable[..., None]:
-    """Replace the parameter `file_options` of a command by options, which it gets together in it."""
+def _with_options(options: Iterable[inspect.Parameter], command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `file_options` of a command by options, which it gets as arguments of `CorpusFile`."""
     signature = inspect.signature(command, eval_str=True)
     names = [option.name for option in options]
 
@@ -116,6 +93,12 @@ def _with_options(command: Callable[..., None], options: Iterable[inspect.Parame
     wrapped.__signature__ = signature.replace(parameters=[*parameters, *options])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *options)}
     return wrapped
+
+
+reads_texts, reads_documents = (
+    partial(_with_options, _TEXT_OPTIONS),
+    partial(_with_options, _TEXT_OPTIONS + _DOCUMENT_OPTIONS),
+)
 
 
 def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
@@ -137,19 +120,15 @@ def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str
     Raises:
         CorpusError: the file holds no texts; of stdin a note says so.
     """
-    from pellucid.text.lines import check_file
+    from pellucid.errors import CorpusError
+    from pellucid.text.lines import check_file, is_stream
 
     if source == "-" and "delimiter" not in file_options:
-        return _unless_empty(_stdin(file_options.get("encoding")), source)
-    file = corpus_file(source, file_options)
-    check_file(file.source)
-    return _unless_empty(iter(file), source)
-
-
-def _unless_empty(texts: Iterator[str], source: str) -> Iterator[str]:
-    from pellucid.errors import CorpusError
-    from pellucid.text.lines import is_stream
-
+        texts = _stdin(file_options.get("encoding"))
+    else:
+        file = corpus_file(source, file_options)
+        check_file(file.source)
+        texts = iter(file)
     first = next(texts, None)
     if first is not None:
         yield first
@@ -161,12 +140,16 @@ def _unless_empty(texts: Iterator[str], source: str) -> Iterator[str]:
 
 
 def refuse_files(texts: Iterable[str | None], instead: str) -> None:
-    """Refuse names of files where texts are expected; `instead` is what reads a file."""
+    """Refuse names of files where texts are expected, and texts that end like one; `instead` is what reads a file."""
     for text in texts:
-        if text is not None and _is_file(text):
+        if text is None or "\0" in text:
+            continue
+        if os.path.exists(text) and not os.path.isdir(text):  # a pipe, as of <(command), is read like a file
             raise InputError(
                 f"{text} is a file; for what is in it: {instead}. If this is the text itself, put a blank behind it"
             )
+        if text.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, text)):
+            raise InputError(f"file not found: {text}. Put a blank behind it if it is the text")
 
 
 def roles_of(value: str | None, texts: int, option: str) -> list[Role]:
@@ -184,28 +167,19 @@ def roles_of(value: str | None, texts: int, option: str) -> list[Role]:
     return [_ROLES[name] for name in names]
 
 
-def values_of(options: Iterable[str] | None, option: str, form: str) -> dict[str, str]:
-    """Return the values by name that `option` gives in a form such as "PART=NUMBER"; a name may hold "=" itself."""
-    value_by_name: dict[str, str] = {}
+def values_of(options: Iterable[str] | None, option: str, form: str, kind: type[str | float] = str) -> dict[str, Any]:
+    """Return the values by name that `option` gives in a form such as "NAME=TITLE"; a name may hold "=" itself."""
+    value_by_name: dict[str, Any] = {}
     for text in options or ():
         name, _, value = text.rpartition("=")
-        if not (name and value):
-            raise typer.BadParameter(f"{text!r:.80} is not {form}", param_hint=option)
         if name in value_by_name:
             raise typer.BadParameter(f"{name!r:.80} is given twice", param_hint=option)
-        value_by_name[name] = value
+        with suppress(ValueError):
+            if name and value:
+                value_by_name[name] = kind(value)
+        if name not in value_by_name:
+            raise typer.BadParameter(f"{text!r:.80} is not {form}", param_hint=option)
     return value_by_name
-
-
-def numbers_of(options: Iterable[str] | None, option: str, form: str) -> dict[str, float]:
-    """Return the numbers by name that `option` gives in a form such as "PART=NUMBER"."""
-    number_by_name: dict[str, float] = {}
-    for name, value in values_of(options, option, form).items():
-        try:
-            number_by_name[name] = float(value)
-        except ValueError:
-            raise typer.BadParameter(f"{name}={value}"[:80] + f" is not {form}", param_hint=option) from None
-    return number_by_name
 
 
 def tabbed_pairs(source: str) -> Iterator[tuple[str, str]]:
@@ -219,17 +193,6 @@ def tabbed_pairs(source: str) -> Iterator[tuple[str, str]]:
         if len(columns) != 2:
             raise InputError(f"{name}, line {number} has {len(columns)} columns; two texts and a tab are needed")
         yield columns[0], columns[1]
-
-
-def _is_file(name: str) -> bool:
-    """Whether `name` is a file; a text that ends like the name of one is an error."""
-    if "\0" in name:
-        return False
-    if os.path.exists(name) and not os.path.isdir(name):  # a pipe, as of <(command), is read like a file
-        return True
-    if name.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, name)):
-        raise InputError(f"file not found: {name}. Put a blank behind it if it is the text")
-    return False
 
 
 def _stdin(encoding: str | None = None) -> Iterator[str]:

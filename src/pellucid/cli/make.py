@@ -13,7 +13,6 @@ from pellucid.cli.input import (
     ModelOption,
     TextsHelp,
     corpus_file,
-    numbers_of,
     open_model,
     reads_texts,
     values_of,
@@ -97,15 +96,16 @@ def edit(
     """
     edited = open_model(model)
     if word:
-        edited = edited.reweight(numbers_of(word, "--word", "WORD=FACTOR"))
+        edited = edited.reweight(values_of(word, "--word", "WORD=FACTOR", float))
     before = edited.dimensions
 
     def number(name: str) -> int:
         return before.number(int(name) if name.isdecimal() else name)
 
     dropped, merged = list(map(number, without or ())), list(map(number, merge or ()))
-    scales, renames = numbers_of(scale, "--scale", "DIMENSION=FACTOR"), values_of(rename, "--rename", "DIMENSION=NAME")
+    scales = values_of(scale, "--scale", "DIMENSION=FACTOR", float)
     factors: dict[Which, float] = {number(name): factor for name, factor in scales.items()}
+    renames = values_of(rename, "--rename", "DIMENSION=NAME")
     titles: dict[Which, str] = {number(name): title for name, title in renames.items()}
     if not (dropped or merged or factors or titles or word):
         raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --word")

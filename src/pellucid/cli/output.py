@@ -193,20 +193,19 @@ def open_writer(path: Path | None, dimension: int, stdout: IO[str]) -> Iterator[
 
 def _json_lines(file: IO[str]) -> Write:
     def write(texts: Sequence[str], embeddings: Any) -> None:
-        for text, embedding in zip(texts, _json_arrays(embeddings)):
+        arrays: Iterable[str]
+        if not hasattr(embeddings, "tocsr"):
+            arrays = map(_json_floats, embeddings)
+        else:  # the dimensions of each row, and their values
+            rows = embeddings.tocsr()
+            arrays = (
+                f'{{"dimensions": {rows.indices[start:end].tolist()}, "values": {_json_floats(rows.data[start:end])}}}'
+                for start, end in zip(rows.indptr[:-1], rows.indptr[1:])
+            )
+        for text, embedding in zip(texts, arrays):
             file.write(f'{{"text": {json.dumps(text)}, "embedding": {embedding}}}\n')
 
     return write
-
-
-def _json_arrays(embeddings: Any) -> Iterator[str]:
-    """Yield each row as JSON: a list, or for a sparse one its dimensions and their values."""
-    if not hasattr(embeddings, "tocsr"):
-        yield from map(_json_floats, embeddings)
-        return
-    rows = embeddings.tocsr()
-    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
-        yield f'{{"dimensions": {rows.indices[start:end].tolist()}, "values": {_json_floats(rows.data[start:end])}}}'
 
 
 def _json_floats(row: Iterable[np.float32]) -> str:
@@ -263,6 +262,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:
         MissingExtraError: openpyxl is not installed.
     """
     from pellucid.persistence.store import writing
+    from pellucid.text.unicode import well_formed
 
     check_table(path)
     kind = path.suffix.lower()
@@ -270,7 +270,10 @@ def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:
         if kind == ".xlsx":
             _write_xlsx(tmp_path, columns, rows)
         elif kind == ".jsonl":
-            _write_jsonl(tmp_path, columns, rows)
+            with open(tmp_path, "w", encoding="utf-8", newline="\n") as file:
+                for row in rows:
+                    record = dict(zip(columns, row, strict=True))
+                    file.write(well_formed(json.dumps(record, ensure_ascii=False)) + "\n")
         else:
             with open(tmp_path, "w", encoding="utf-8-sig", newline="") as file:
                 table = csv.writer(file, delimiter="," if kind == ".csv" else "\t")
@@ -285,15 +288,6 @@ def cell(value: Any) -> Any:
 
     value = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, tuple)) else value
     return as_cell(well_formed(value)) if isinstance(value, str) else value
-
-
-def _write_jsonl(path: Path, columns: Sequence[str], rows: Rows) -> None:
-    from pellucid.text.unicode import well_formed
-
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            record = dict(zip(columns, row, strict=True))
-            file.write(well_formed(json.dumps(record, ensure_ascii=False)) + "\n")
 
 
 def _write_xlsx(path: Path, columns: Sequence[str], rows: Rows) -> None:

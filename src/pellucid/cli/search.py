@@ -22,9 +22,9 @@ from pellucid.cli.input import (
     TextsHelp,
     TopKOption,
     corpus_file,
-    numbers_of,
     read,
     reads_documents,
+    values_of,
 )
 from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json
 from pellucid.errors import InputError
@@ -329,15 +329,22 @@ def search(
     of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None, "--rows": rows, "--why": why,
                "--measure": measure, "--html": html}  # fmt: skip
     if is_list:
-        _check_unused(of_hits)
+        if unused := [name for name, value in of_hits.items() if value]:
+            raise typer.BadParameter(
+                "is of hits, and needs a query; a list of documents is written with -o", param_hint=unused[0]
+            )
         page = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
-        _list_documents(folder, _conditions(where or []), page, output, json=json)
+        with _open(folder) as opened:
+            if output is not None:
+                write_documents(output, opened, _conditions(where or []), page)
+            else:
+                show_documents(opened, _conditions(where or []), page, json=json)
         return
     options: dict[str, Any] = {
         "offset": offset,
         "where": _conditions(where or []),
-        "weights": numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None,
-        "steer": numbers_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5") or None,
+        "weights": values_of(weight, "--weight", "PART=NUMBER, such as bm25=1", float) or None,
+        "steer": values_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5", float) or None,
         "min_score": min_score,
     }
     with _open(folder) as opened:
@@ -360,24 +367,6 @@ def search(
                     typer.echo(shown_json(hits.to_json(indent=None)))
                 else:
                     show_hits(hits, reasons, rows=rows)
-
-
-def _check_unused(of_hits: dict[str, Any]) -> None:
-    """Refuse options of hits where documents are listed."""
-    for name, value in of_hits.items():
-        if value:
-            raise typer.BadParameter(
-                "is of hits, and needs a query; a list of documents is written with -o", param_hint=name
-            )
-
-
-def _list_documents(folder: Path, where: Any, page: dict[str, Any], output: Path | None, *, json: bool) -> None:
-    """Print or write the documents that meet conditions."""
-    with _open(folder) as opened:
-        if output is not None:
-            write_documents(output, opened, where, page)
-        else:
-            show_documents(opened, where, page, json=json)
 
 
 def _check_sorted(sort: str | None, descending: bool) -> None:

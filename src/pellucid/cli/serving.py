@@ -44,7 +44,8 @@ def serve(
       pellucid serve --index my-index --index other-index
       PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
     """
-    _check_installed()
+    for module in ("fastapi", "uvicorn", "orjson"):  # before anything is opened
+        require(module, "serve")
     from pellucid.server import ServerSettings
     from pellucid.server import serve as run
 
@@ -79,9 +80,3 @@ def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # 
 
     served = server.create_server(load_by_name(models), None if index is None else Index.open(index))
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout
-
-
-def _check_installed() -> None:
-    """Check that the packages of the server are installed, before anything is opened."""
-    for module in ("fastapi", "uvicorn", "orjson"):
-        require(module, "serve")
