@@ -5,43 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from itertools import repeat
 from unittest.mock import patch
 
 import numpy as np
 
 from pellucid import Index
 from pellucid.index import arrays
-from pellucid.index.bm25 import impacts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
 WORDS = "loan house bank river money beach horse grass rate sun rain car road tree bird fish".split()
 QUERIES = ["loan house", "river bank money", "unique7 tree", "fish rain bird"]
 WHERES = [None, {"year": {"gte": 1950}}, {"kind": "x"}, {"day": {"lt": "2024-01-05"}}, {"tags": ["x", "z"]}]
-
-
-def listed_scores(plan, segment, name, spans):
-    """BM25 or a sparse part of each passage of a segment, in Python."""
-    scores = np.zeros(segment.n_passages)
-    if name == "bm25":
-        for term, weight in plan.terms.items():
-            passages, counts = segment.postings(spans[term])
-            scores[passages] += weight * impacts(counts, segment.lengths[passages], plan.snapshot.commit.state.average)
-    else:
-        for dimension, value in zip(*map(np.ndarray.tolist, plan.parts[name].vector)):
-            passages, values = segment.sparse(name, dimension)
-            scores[passages] += value * values
-    return scores.astype(np.float32)
-
-
-def every_passage(plan, top_k, where, min_score):
-    """Yield of each segment all passages that may be hits: what the scan in C chooses from."""
-    for segment, spans in zip(plan.snapshot.commit.segments, plan.postings_spans or repeat({})):
-        allowed = segment.allowed_passages(where)
-        passages = np.arange(segment.n_passages) if allowed is None else np.flatnonzero(allowed)
-        yield passages, {name: listed_scores(plan, segment, name, spans) for name, part in plan.parts.items()
-                         if name == "bm25" or isinstance(part.vector, tuple)}  # fmt: skip
 
 
 def build(folder, seed=0):

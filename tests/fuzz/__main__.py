@@ -66,7 +66,7 @@ def _arguments() -> argparse.Namespace:
 
 PERMILLE = {
     "index-kill": 14, "index-writers": 6, "index-readers": 8, "index-full": 8, "index-readonly": 6,
-    "index-damage": 110, "search-odd": 30, "hostile": 350, "damage": 468,
+    "index-damage": 110, "hostile": 365, "damage": 483,
 }  # fmt: skip
 """Of a thousand cases, those of each group: the slow ones first."""
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz import damage, indexes, searches
+from fuzz import damage, indexes
 from fuzz.damage import copy
 from fuzz.processes import LIMIT, Failed, in_child, note, own_mounts
 from fuzz.subjects import Subjects
@@ -64,7 +64,6 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
         kinds.append(Kind("hostile", f"{name}-tokenizer", _damage(name, True, _TOKENIZERS[name]), 3, 30))
     kinds += [Kind(group, "search", run) for group, run in indexes.ATTACKS.items()]
     kinds.append(Kind("index-damage", "search", indexes.damaged, 1, 30, lambda subjects: indexes.whole(subjects.place)))
-    kinds.append(Kind("search-odd", "search", searches.odd, 1, 30))
     return {kind.name: kind for kind in kinds}
 
 

@@ -15,7 +15,7 @@ for needed in ("torch", "sentence_transformers", "peft", "datasets", "pyarrow"):
 from fuzz import cases, subjects  # noqa: E402
 
 MODELS = ("static", "static-int8", "static-int4", "static-spelling", "static-lexicon", "anchors", "lexicon", "ensemble")
-CASES = {"damage": 15, "hostile": 5, "index-damage": 60, "search-odd": 10}
+CASES = {"damage": 15, "hostile": 5, "index-damage": 60}
 pytestmark = pytest.mark.full
 
 
