@@ -72,7 +72,7 @@ def open_any(spec: str | Path) -> Any:
     if kind == "vectors" and colon:
         from pellucid.static.embedder import StaticEmbedder
 
-        return StaticEmbedder.from_text_vectors(rest)
+        return StaticEmbedder.from_pretrained(rest)
     return load(spec)
 
 

@@ -14,6 +14,7 @@ place of contexts. Tuning on the same pairs follows.
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from pellucid.static import TuningSettings
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import static_model
 from pellucid.static.training.languages import LanguageWords
-from pellucid.static.training.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
+from pellucid.static.training.parallel import Languages, Parallel, read_parallel
 from pellucid.static.training.segmentation import word_finder
 from pellucid.static.training.tuning import PairBags, scale_of, tune_on_pairs
 from pellucid.text.unicode import lowercase, unspaced_run
@@ -98,8 +99,8 @@ def add_languages(
         unnamed: what was at their ends may have moved.
 
     Raises:
-        CorpusError: parallel text that cannot be read, is misaligned, or of which too little has a known word on both
-            sides.
+        CorpusError: parallel text that cannot be read or lacks translations, or of which too little has a known word on
+            both sides.
         InputError: no static model, a pair without the known language, or no pair.
         MissingExtraError: torch, or the segmenter of a language, is not installed.
     """
@@ -122,7 +123,7 @@ def add_languages(
 
 def anchored_words(
     encode: Callable[[list[str]], Any],
-    files: ParallelFiles,
+    file: str | os.PathLike[str],
     languages: Languages,
     *,
     vocabulary: int = 50_000,
@@ -131,7 +132,7 @@ def anchored_words(
     """Return the words of two languages, by code, with vectors in the space of a teacher that knows the first."""
     # The words of both languages are the means of the teacher's vectors (`encode`: texts in, float vectors [texts, D]
     # out) of the sentence pairs they occur in. `join_languages` takes them.
-    pairs = _read(languages, files, languages[0])
+    pairs = _read(languages, file, languages[0])
     anchors = _anchors(encode, pairs)
     brought = {}
     for code, sentences in zip(languages, (pairs.known_sentences, pairs.new_sentences), strict=True):
@@ -141,7 +142,7 @@ def anchored_words(
     return brought
 
 
-def _read(codes: Languages, files: ParallelFiles, known_language: str) -> _Pairs:
+def _read(codes: Languages, file: str | os.PathLike[str], known_language: str) -> _Pairs:
     """Return the sentence pairs of a file, the known language first."""
     if known_language not in codes or codes[0] == codes[1]:
         raise InputError(
@@ -149,9 +150,9 @@ def _read(codes: Languages, files: ParallelFiles, known_language: str) -> _Pairs
             f"through its translations into {known_language!r}, or give with known_language= the language that the "
             "model knows"
         )
-    pairs = list(read_parallel(files, codes))
+    pairs = list(read_parallel(file, codes))
     if not pairs:
-        raise CorpusError(f"{file_names(files)} holds no sentence pair for {'-'.join(codes)}")
+        raise CorpusError(f"{file} holds no sentence pair for {'-'.join(codes)}")
     sides = dict(zip(codes, zip(*pairs, strict=True), strict=True))
     new_language = codes[1] if codes[0] == known_language else codes[0]
     return _Pairs((known_language, new_language), sides[known_language], sides[new_language])

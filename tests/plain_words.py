@@ -25,7 +25,9 @@ def plain_rows(model: StaticEmbedder, texts: Sequence[str]) -> np.ndarray:
 
 def plain_predictions(speller: Speller, words: Sequence[str]) -> Predicted:
     """Return what a speller predicts: known words with most n-grams in common, weighted by a ridge regression."""
-    predicted = speller._no_predictions(len(words))
+    shape = len(words), NEIGHBOURS
+    sums = np.zeros((len(words), speller.vectors.shape[1]))
+    predicted = Predicted(np.full(shape, -1, np.int32), np.zeros(shape), sums)
     for word, neighbours, shares, total in zip(words, *predicted):
         nearest = _nearest(speller.index, word) if word else np.zeros(0, np.int64)
         if len(nearest):

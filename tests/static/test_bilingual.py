@@ -243,9 +243,8 @@ def test_bad_text_is_told_before_the_teacher_is_opened(world, tmp_path):
         with pytest.raises(error, match=message):
             make("no such teacher", {**world, **changes}, tmp_path / "work")
 
-    (tmp_path / "short.txt").write_text("one line\n")
-    files = (world["corpora"]["en"], tmp_path / "short.txt")
-    refused(r"en\.txt has 300 lines and .*short\.txt has 1", parallel={("en", "de"): files})
+    (tmp_path / "short.tsv").write_text("a\tb\n" * 9 + "one cell\n")
+    refused(r"short\.tsv, line 10: no tab", parallel={("en", "de"): tmp_path / "short.tsv"})
     (tmp_path / "empty.tsv").write_text("en\tde\n")
     refused(r"empty\.tsv holds no sentence pair for en-de", parallel={("en", "de"): tmp_path / "empty.tsv"})
     refused("share no parallel text", InputError, parallel={})

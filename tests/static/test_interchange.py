@@ -210,10 +210,9 @@ FORMS = {
 def test_text_vectors_are_read_in_every_usual_form(tmp_path, name, ending):
     path = tmp_path / (name + ending)
     {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}[ending](path, "wb").write(FORMS[name].encode())
-    for opened in (StaticEmbedder.from_text_vectors(path), pellucid.load(path), StaticEmbedder.from_pretrained(path)):
+    for opened in (pellucid.load(path), StaticEmbedder.from_pretrained(path)):
         assert opened.vocabulary.words[:2] == ["the", "apple"] and len(opened.vocabulary) == 3
         np.testing.assert_array_equal(opened.vectors, np.array([[1, 2, 3], [4, -0.5, 6], [7, 8, 9]], np.float32))
-    assert len(StaticEmbedder.from_text_vectors(path, max_words=2).vocabulary) == 2
 
 
 @pytest.mark.full
@@ -222,12 +221,12 @@ def test_a_text_file_of_vectors_does_not_ask_for_more_memory_than_it_holds(tmp_p
     (tmp_path / "wide.txt").write_bytes(b"a" + b" 1" * 65_536)
     (tmp_path / "again.txt.gz").write_bytes(gzip.compress(b"a 1\n" * 300_000))
     tracemalloc.start()
-    assert StaticEmbedder.from_text_vectors(tmp_path / "wide.txt").vectors.shape == (1, 65_536)
+    assert StaticEmbedder.from_pretrained(tmp_path / "wide.txt").vectors.shape == (1, 65_536)
     with pytest.warns(
         UserWarning,
         match=r"299999 lines repeat a word or .*, the first is line 2 \('a'\)",
     ):
-        assert len(StaticEmbedder.from_text_vectors(tmp_path / "again.txt.gz").vocabulary) == 1
+        assert len(StaticEmbedder.from_pretrained(tmp_path / "again.txt.gz").vocabulary) == 1
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 1 << 25
@@ -243,7 +242,7 @@ def test_a_blank_word_is_left_out_and_no_number_is_taken_for_one(tmp_path, blank
     lines = [f"{word} {row}\n" for word, row in zip(words, numbers)]
     (tmp_path / "v.txt").write_text(header + "".join(lines), encoding="utf-8")
     with pytest.warns(UserWarning, match="1 lines repeat a word or have a blank one"):
-        model = StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
+        model = StaticEmbedder.from_pretrained(tmp_path / "v.txt")
     expected = [np.array(row.split(), float) for word, row in zip(words, numbers) if word.strip()]
     assert model.vocabulary.words == ["the", "cat"]
     np.testing.assert_allclose(model.vectors, expected, rtol=1e-6)
@@ -253,7 +252,7 @@ def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):
     vectors = np.random.default_rng(0).standard_normal((40_000, 2)).astype(np.float32)
     with open(tmp_path / "v.txt", "w") as file:
         file.writelines(f"w{i} {x!r} {y!r}\n" for i, (x, y) in enumerate(vectors.tolist()))
-    opened = StaticEmbedder.from_text_vectors(tmp_path / "v.txt", subwords=subwords())
+    opened = StaticEmbedder.from_pretrained(tmp_path / "v.txt")
     np.testing.assert_array_equal(opened.vectors, vectors)
     opened.save_pretrained(tmp_path / "m")
     np.testing.assert_array_equal(pellucid.load(tmp_path / "m").vectors, vectors)
@@ -262,7 +261,7 @@ def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):
 def test_a_repeated_word_keeps_its_first_vector_and_is_reported(tmp_path):
     (tmp_path / "v.txt").write_text("3 1\na 1\nb 2\na 3\n")
     with pytest.warns(UserWarning, match=r"v\.txt: 1 lines repeat.*line 4 \('a'\)"):
-        opened = StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
+        opened = StaticEmbedder.from_pretrained(tmp_path / "v.txt")
     assert opened.vocabulary.words == ["a", "b"] and opened.vectors.ravel().tolist() == [1, 2]
 
 
@@ -300,14 +299,4 @@ def test_a_truncated_or_false_archive_is_named(tmp_path, ending):
     for content in (whole[: len(whole) // 2], b"not compressed"):
         (tmp_path / f"v{ending}").write_bytes(content)
         with pytest.raises(ModelFolderError, match="cannot be read after line"):
-            StaticEmbedder.from_text_vectors(tmp_path / f"v{ending}")
-
-
-def test_max_words_and_missing_files(tmp_path):
-    (tmp_path / "v.txt").write_text(GLOVE)
-    with pytest.raises(InputError, match="max_words is 0"):
-        StaticEmbedder.from_text_vectors(tmp_path / "v.txt", max_words=0)
-    with pytest.raises(ModelFolderError, match="not found"):
-        StaticEmbedder.from_text_vectors(tmp_path / "absent.txt")
-    with pytest.raises(ModelFolderError, match="not a regular file"):
-        StaticEmbedder.from_text_vectors(tmp_path)
+            StaticEmbedder.from_pretrained(tmp_path / f"v{ending}")

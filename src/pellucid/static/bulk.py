@@ -12,7 +12,7 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from string import punctuation
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,7 +35,7 @@ from pellucid.native.kernels import (
     join_strings,
     join_texts,
 )
-from pellucid.process import cached_property, default_threads
+from pellucid.process import default_threads
 from pellucid.progress import Progress
 from pellucid.static.folder import not_finite
 from pellucid.static.precision import is_known_sound, kernel_table
@@ -140,10 +140,13 @@ class BulkRows:
             return self._idle.pop()
         except IndexError:
             complete = not (self._vocabulary.has_subwords or self._spells)
-            return self._new_worker(_Lookup(self._words, self._pieces, self._vocabulary.cased, complete))
+            make = partial(
+                WordReader, self._words, pieces=self._pieces, cased=self._vocabulary.cased, complete=complete
+            )
+            return self._new_worker(make)
 
-    def _new_worker(self, lookup: _Lookup) -> Any:
-        return _Reader(lookup, partial(map, self._vocabulary.row), self._vocabulary)
+    def _new_worker(self, make: Callable[..., WordReader]) -> Any:
+        return _Reader(make, partial(map, self._vocabulary.row), self._vocabulary)
 
 
 class BulkEncoder(BulkRows):
@@ -164,14 +167,10 @@ class BulkEncoder(BulkRows):
         self.table, self.speller = Table(*table), speller
         if speller is not None:
             self._sound = self._sound and is_known_sound(speller.vectors, speller.scales)
-            speller.beginnings = lambda words: self._by_beginning.rows_of(words)
-
-    @cached_property
-    def _by_beginning(self) -> BulkRows:
-        """Finds the rows of words as if there were no spelling."""
-        bulk_rows = BulkRows(self._vocabulary)
-        bulk_rows.threads = 1  # for words of one of this encoder's threads
-        return bulk_rows
+            if vocabulary.has_subwords:
+                by_beginning = BulkRows(vocabulary)  # as if there were no spelling
+                by_beginning.threads = 1  # for words of one of this encoder's threads
+                speller.beginnings = by_beginning.rows_of
 
     def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of checked `texts`, float32 [texts, dimension]; the same in either form."""
@@ -183,18 +182,8 @@ class BulkEncoder(BulkRows):
         self._each_block(texts, encode, show_progress_bar)
         return embeddings
 
-    def _new_worker(self, lookup: _Lookup) -> _Worker:
-        return _Worker(lookup, self)
-
-
-class _Lookup(NamedTuple):
-    """What decides which row a word has."""
-
-    words: WordIndex
-    pieces: Pieces
-    cased: bool  # words are first looked up as they are
-    complete: bool  # no word is read as its beginning
-    exact: bool = False  # no word is looked up in lower case
+    def _new_worker(self, make: Callable[..., WordReader]) -> _Worker:
+        return _Worker(make, self)
 
 
 class _Reader:
@@ -202,18 +191,15 @@ class _Reader:
 
     def __init__(
         self,
-        lookup: _Lookup,
+        make: Callable[..., WordReader],
         numbers_of: Callable[[list[str]], Iterable[int]],
         vocabulary: Vocabulary | None = None,
     ) -> None:
-        """Take where numbers are looked up, what is asked for other words, and the vocabulary that cuts texts."""
+        """Take what makes readers, what is asked for the words they do not find, and the vocabulary that cuts texts."""
         self._learnt = WordIndex(room=(_LEARNT_WORDS, _LEARNT_WORDS * 16))
-        self._lookup, self._numbers_of, self._vocabulary = lookup, numbers_of, vocabulary
-        self._reader = self._sized(_BLOCK_BYTES)
-
-    def _sized(self, size: int) -> WordReader:
-        words, pieces, cased, complete, exact = self._lookup
-        return WordReader(words, self._learnt, pieces, CLASSES, size, cased=cased, complete=complete, exact=exact)
+        self._make_reader = partial(make, learnt=self._learnt, classes=CLASSES)
+        self._numbers_of, self._vocabulary = numbers_of, vocabulary
+        self._reader = self._make_reader(size=_BLOCK_BYTES)
 
     def find(
         self, texts: _Texts, *, normal: bool = False
@@ -229,7 +215,7 @@ class _Reader:
             texts, normal = _spaced_if_few(texts, vocabulary)
         block = self._block(texts)
         n_bytes = len(block) - PADDING
-        reader = self._reader if n_bytes <= _BLOCK_BYTES else self._sized(n_bytes)
+        reader = self._reader if n_bytes <= _BLOCK_BYTES else self._make_reader(size=n_bytes)
         ends, joined = np.empty(len(texts), np.int32), True
         stops = 0 if normal or vocabulary is None else OTHER_FORM + UNSPACED * vocabulary.cuts_scripts
         while (missing := reader.find(block, ends, stops=stops, joined=joined)) < 0:
@@ -286,8 +272,8 @@ class _Reader:
 class _Worker(_Reader):
     """A reader that also knows the vectors of the rows, and those of spelled words."""
 
-    def __init__(self, lookup: _Lookup, encoder: BulkEncoder) -> None:
-        super().__init__(lookup, partial(map, encoder._vocabulary.row), encoder._vocabulary)
+    def __init__(self, make: Callable[..., WordReader], encoder: BulkEncoder) -> None:
+        super().__init__(make, partial(map, encoder._vocabulary.row), encoder._vocabulary)
         self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
@@ -319,9 +305,10 @@ class WordNumbers(_Reader):
         self._spelled, self._byte_classes = spelled, byte_classes
         super().__init__(self._indexed(), partial(map, number_of))
 
-    def _indexed(self) -> _Lookup:
+    def _indexed(self) -> Callable[..., WordReader]:
         self._indexed_words = len(self._spelled)
-        return _Lookup(WordIndex(self._spelled), Pieces(), cased=True, complete=False, exact=True)
+        words = WordIndex(self._spelled)
+        return partial(WordReader, words, pieces=Pieces(), cased=True, complete=False, exact=True)
 
     def read(self, texts: list[str]) -> WordList:
         """Return the words, their numbers as values."""
@@ -332,7 +319,9 @@ class WordNumbers(_Reader):
         block, reader, text_ends = self.find(texts, normal=True)
         ends = text_ends.astype(np.int64)
         words = int(ends[-1]) if len(ends) else 0
-        spans = _char_spans(block, reader.edges[:words], texts)
+        spans = reader.edges[:words].astype(np.int64)
+        if not all(map(str.isascii, texts)):  # from bytes to characters: one begins with any byte but 10xxxxxx
+            spans = np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
         spans -= starts.repeat(sizes_from(ends))[:, None]
         for index, form in enumerate(forms):
@@ -372,28 +361,17 @@ def _blocks(texts: _Texts, block_texts: int = _BLOCK_TEXTS) -> Iterator[tuple[in
         yield from _small_enough(texts, first, min(first + block_texts, len(texts)))
 
 
-def _range_size(texts: _Texts, first: int, last: int) -> int:
-    """Return the characters of the texts `first` to `last`, or the bytes of those that lie in memory as such."""
-    if isinstance(texts, Utf8Texts):
-        return int(texts.offsets[last] - texts.offsets[first])
-    return count_characters(texts, first, last)
-
-
 def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
-    if last - first == 1 or _range_size(texts, first, last) <= _BLOCK_CHARACTERS:
+    if isinstance(texts, Utf8Texts):
+        size = int(texts.offsets[last] - texts.offsets[first])  # bytes
+    else:
+        size = count_characters(texts, first, last)
+    if last - first == 1 or size <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2
         yield from _small_enough(texts, first, middle)
         yield from _small_enough(texts, middle, last)
-
-
-def _char_spans(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
-    """Return where the words of a block start and end, in characters of the whole block, int64 [words, 2]."""
-    spans = edges.astype(np.int64)
-    if all(map(str.isascii, texts)):
-        return spans
-    return np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]  # a character begins with any other byte
 
 
 def _checked_size(size: int) -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
 
 from pellucid.core.arrays import Role, l2_normalize
 from pellucid.core.dimensions import (
@@ -187,15 +186,22 @@ class StaticEmbedder(Embedder):
     def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
         """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
 
+        Such a file has the form of word2vec, GloVe, fastText (.vec) or the SWE authors, a word and its numbers a line,
+        and may be packed (.gz, .xz). Its words are known, and no others.
+
         A table of more than 4 MB is mapped, not read: opening takes milliseconds, and processes that open the same
         folder share its memory. Float tables up to 64 MB are searched for NaN; for larger ones that would mean to read
         them whole, and a text that meets one is refused by `encode` (`pellucid doctor -m` searches tables of any size).
 
         Raises:
-            ModelFolderError: nothing is there, it is of another family, or its files are broken.
+            ModelFolderError: nothing is there, it is of another family, or its files are broken (a text file: in a line
+                that is named).
         """
         path = locate(path_or_id)
-        return cls.from_text_vectors(path) if path.is_file() else cls._open(path)
+        if not path.is_file():
+            return cls._open(path)
+        words, vectors = read_text_vectors(path)
+        return cls(Vocabulary(words), vectors)
 
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any]) -> StaticEmbedder:
@@ -208,23 +214,6 @@ class StaticEmbedder(Embedder):
         dimensions, factors = read_dimensions(folder / _TABLE, model.get_embedding_dimension())
         model = model._with(model.vectors, model.scales, dimensions)
         return model if set(factors) == {1.0} else model._edited(scaling(dimensions, dict(enumerate(factors))))
-
-    @classmethod
-    def from_text_vectors(
-        cls, path: str | Path, *, subwords: Tokenizer | None = None, max_words: int | None = None
-    ) -> StaticEmbedder:
-        """Read word vectors as text: the form of word2vec, GloVe, fastText (.vec) and the SWE authors; .gz, .xz too.
-
-        Args:
-            path: one word and its numbers a line; a first line "count dimension" is optional.
-            subwords: the teacher's tokenizer, for finding unknown words by their prefix; None leaves them unknown.
-            max_words: read only so many, the commonest in most files.
-
-        Raises:
-            ModelFolderError: the file is missing or truncated, or a line (named by its number) is broken.
-        """
-        words, vectors = read_text_vectors(path, max_words=max_words)
-        return cls(Vocabulary(words, subwords), vectors)
 
     def save_pretrained(self, path: str | Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> None:
         """Write the model to folder `path`, whole or not at all.

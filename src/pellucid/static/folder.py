@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.core.mixing import mixing_tensors, read_mixing
-from pellucid.errors import InputError, ModelFolderError, check_integer
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.store import (
     is_sound,
     read_regular,
@@ -98,7 +97,9 @@ def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str]) -
         tensors["weights"] = np.ones(len(mapping), np.float32)
     write_tensors(folder / _TENSORS, tensors)
     if is_stock(table.vocabulary, table.dtype):
-        tokenizer = _word_tokenizer(tokens, words, lower=not table.vocabulary.cased)
+        tokenizer = Tokenizer(WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=tokens[words]))
+        tokenizer.pre_tokenizer = BertPreTokenizer()
+        tokenizer.normalizer = normalizers.Sequence([NFC(), *[Lowercase()] * (not table.vocabulary.cased)])
         _write_tokenizer(folder / "tokenizer.json", tokenizer)
         write_json(folder / "modules.json", _MODULES)
 
@@ -110,14 +111,6 @@ def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
         tmp_path.write_bytes("".join(f"{word}\n" for word in vocabulary.words).encode("utf-8"))
     if vocabulary.subwords is not None:
         _write_tokenizer(folder / "subwords.json", vocabulary.subwords)
-
-
-def _word_tokenizer(tokens: list[str], unknown: int, *, lower: bool) -> Tokenizer:
-    """Return the tokenizer whose ids are places in `tokens`; the token at `unknown` is that of all others."""
-    tokenizer = Tokenizer(WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=tokens[unknown]))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.normalizer = normalizers.Sequence([NFC(), *[Lowercase()] * lower])
-    return tokenizer
 
 
 def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
@@ -343,34 +336,27 @@ _MAX_LINE_BYTES = 1 << 22  # bytes; a file without line ends is not read whole b
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
-def read_text_vectors(
-    path: str | os.PathLike[str], *, max_words: int | None = None
-) -> tuple[list[str], npt.NDArray[np.float32]]:
-    """Read word vectors as text, plain or compressed: at most `max_words` words, and float32 [words, dimension]."""
+def read_text_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
+    """Read word vectors as text, plain or compressed: the words, and float32 [words, dimension]."""
     # A word that is blank or occurs again is skipped with a warning: of the latter the first vector counts.
-    path = Path(path)
-    check_integer("max_words", max_words, optional=True)
     lines = enumerate(_lines(path), 1)
     _, first = next(lines, (1, b""))
     dimension, promised = _first_line(first, path)
     vectors: dict[str, npt.NDArray[np.float32]] = {}
     skipped, first_skipped = 0, ""
     for number, line in lines if promised >= 0 else chain([(1, first)], lines):
-        if len(vectors) == max_words:
-            break
         word, vector = _word_and_vector(line, dimension, f"{path}, line {number}")
         if not word or word.isspace() or word in vectors:
             skipped += 1
             first_skipped = first_skipped or f"{number} ({word!r})"
         else:
             vectors[word] = vector
-    else:
-        if promised >= 0 and len(vectors) + skipped != promised:
-            raise ModelFolderError(
-                f"{path}: line 1 says {promised} words, the file holds {len(vectors) + skipped}; is it truncated?"
-            )
-        if not vectors:
-            raise ModelFolderError(f"{path} holds no word vectors")
+    if promised >= 0 and len(vectors) + skipped != promised:
+        raise ModelFolderError(
+            f"{path}: line 1 says {promised} words, the file holds {len(vectors) + skipped}; is it truncated?"
+        )
+    if not vectors:
+        raise ModelFolderError(f"{path} holds no word vectors")
     if skipped:
         warnings.warn(
             f"{path}: {skipped} lines repeat a word or have a blank one and were skipped, the first is line "
@@ -382,8 +368,6 @@ def read_text_vectors(
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or compressed file."""
-    if not path.is_file():
-        raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
     number = 0
     try:
         with UNPACKERS.get(path.suffix.lower(), open)(path, "rb") as file:

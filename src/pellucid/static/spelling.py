@@ -18,7 +18,8 @@ Predictions come from native/spelling.c.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import shake_128
 from typing import Any, NamedTuple
 
@@ -77,7 +78,7 @@ class Speller:
     """Finds vectors for words by their spelling, for one table of word vectors; for any number of threads.
 
     Attributes:
-        beginnings: finds the rows of many words' beginnings; None looks up one word after the other.
+        beginnings: finds the rows of words' beginnings, -1 where none is known; may be replaced by a faster one.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Speller:
         """Take the table; the index of its n-grams is made at the first word."""
         self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
         self.weights, self.mixing = weights, mixing
-        self.beginnings: Callable[[Sequence[str]], _Ints] | None = None
+        self.beginnings: Callable[[Sequence[str]], Iterable[int]] = partial(map, vocabulary.row)
         self._idle: list[Spelling] = []
 
     def vectors_for(self, rows: _Ints) -> Vectors:
@@ -119,7 +120,7 @@ class Speller:
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
         missing_shares = np.maximum(1 - lengths / _FULL_LENGTH, 0)
-        beginnings = self._beginnings(words)
+        beginnings = np.fromiter(self.beginnings(words), np.int64, len(words))
         vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _FULL_LENGTH))[:, None]
         begun = beginnings >= 0
         vectors[begun] += self.vectors_for(beginnings[begun]) * missing_shares[begun, None]
@@ -130,16 +131,12 @@ class Speller:
         vectors += unique * self._typical
         return np.asarray(vectors if self.mixing is None else self.mixing.applied(vectors), np.float32), named_rows
 
-    def _beginnings(self, words: Sequence[str]) -> _Ints:
-        """Return the row of each word's beginning, -1 where none is known."""
-        if self.beginnings is not None and self.vocabulary.has_subwords:
-            return self.beginnings(words)
-        return np.array([self.vocabulary.row(word) for word in words], np.int64)
-
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return predictions for words from the known ones; none for an empty one."""
         codes, ends = marked_codes(words)
-        predicted = self._no_predictions(len(words))
+        shape = (len(words), NEIGHBOURS)
+        sums = np.zeros((len(words), self.vectors.shape[1]))
+        predicted = Predicted(np.full(shape, -1, np.int32), np.zeros(shape), sums)
         spelling = self._spelling(int(np.diff(ends).max(initial=0)))
         spelling.predict(codes, ends, *predicted)
         self._idle.append(spelling)
@@ -155,10 +152,6 @@ class Speller:
             pass
         table = kernel_table(self.vectors, self.scales)
         return Spelling(self.index, *table[:2], max(max_chars, _MAX_MARKED_CHARS))
-
-    def _no_predictions(self, words: int) -> Predicted:
-        shape = (words, NEIGHBOURS)
-        return Predicted(np.full(shape, -1, np.int32), np.zeros(shape), np.zeros((words, self.vectors.shape[1])))
 
 
 def _weightiest(predicted: Predicted, beginnings: _Ints, weights: _Floats) -> _Ints:

@@ -126,14 +126,6 @@ class TextWords:
         )
 
 
-def length_of(total: npt.NDArray[np.float64], text: str) -> float:
-    """Return the length of the sum of a text's vectors, which must be a number."""
-    length = float(np.linalg.norm(total))
-    if not math.isfinite(length):
-        raise not_finite(text)
-    return length
-
-
 class WordQuery(Query):
     """A text as a static model reads it."""
 
@@ -149,7 +141,9 @@ class WordQuery(Query):
         """Return the vectors of the distinct words, which add up to the embedding, float64 [words, dimension]."""
         words = self.words
         vectors: npt.NDArray[np.float64] = self.model.vectors_for(words.rows, words.spelled).astype(np.float64)
-        length = length_of(words.counts @ vectors, self.text)
+        length = float(np.linalg.norm(words.counts @ vectors))
+        if not math.isfinite(length):
+            raise not_finite(self.text)
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
 

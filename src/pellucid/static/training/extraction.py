@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -245,20 +245,14 @@ def _encode_shard(
         words = [_words(text, settings) for text in texts]
         return sentence_vectors, word_vectors(texts, words, token_vectors, offsets, row_by_word)
 
-    with one_thread_a_batch(teacher) as workers:
+    # on a CPU, one thread a batch is faster than several threads on one batch
+    one_a_batch = one_thread() if teacher.device.type == "cpu" else nullcontext(1)
+    with one_a_batch as threads, ThreadPoolExecutor(threads) as workers:
         for rows, (sentence_vectors, (word_rows, occurrence_vectors)) in zip(batches, workers.map(read, batches)):
             vectors[rows] = sentence_vectors
             _add_at_most(*sums, word_rows, occurrence_vectors, settings.occurrences)
             progress.advance(len(rows))
     return vectors
-
-
-@contextmanager
-def one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
-    """Yield workers for whole batches: on a CPU, one thread a batch is faster than several threads on one batch."""
-    with one_thread() if teacher.device.type == "cpu" else nullcontext(1) as threads:
-        with ThreadPoolExecutor(threads) as workers:
-            yield workers
 
 
 def forward(

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -27,7 +28,7 @@ from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
 from pellucid.static.training.extraction import ExtractionSettings, extract
-from pellucid.static.training.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
+from pellucid.static.training.parallel import Languages, Parallel, read_parallel
 from pellucid.static.training.segmentation import word_finder
 from pellucid.static.training.tuning import PairBags, TuningSettings, tune_on_pairs
 from pellucid.text.tables import Corpus
@@ -81,13 +82,19 @@ def distill_languages(
 
     Raises:
         MissingExtraError: sentence-transformers, or the segmenter of a language, is not installed.
-        CorpusError: text cannot be read, is misaligned, or shares too few words with the other text of its language.
+        CorpusError: text cannot be read or lacks translations, or shares too few words with the other text of its
+            language.
         InputError: a language without parallel text, settings that do not fit together, or a `work_dir` that belongs
             to another run or other text, or in which a run is at work.
         ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir, pca = Path(work_dir), pca or PcaSettings()
-    _check_text(corpora, parallel)
+    check_pairs(corpora, parallel)
+    for code in corpora:
+        word_finder(code)  # checks the code and that its segmenter is installed
+    for codes, file in parallel.items():
+        if not sum(1 for _ in read_parallel(file, codes)):  # all of it is checked
+            raise CorpusError(f"{file} holds no sentence pair for {'-'.join(codes)}")
     teacher = open_teacher(teacher)
     pca.check(int(teacher[0].get_embedding_dimension()))
     shared_settings = extraction or ExtractionSettings(cased=True)
@@ -100,16 +107,6 @@ def distill_languages(
         )
     subwords = subwords_of(teacher)
     return join_languages(brought, parallel, subwords, pca, tuning, show_progress_bar=show_progress_bar)
-
-
-def _check_text(corpora: Mapping[str, Corpus], parallel: Parallel) -> None:
-    """Check the codes of languages, that their segmenters are installed, and that all pairs have sentences."""
-    check_pairs(corpora, parallel)
-    for code in corpora:
-        word_finder(code)
-    for codes, files in parallel.items():
-        if not sum(1 for _ in read_parallel(files, codes)):
-            raise CorpusError(f"{file_names(files)} holds no sentence pair for {'-'.join(codes)}")
 
 
 def join_languages(
@@ -133,7 +130,7 @@ def join_languages(
     elif pca.level == "sentence":
         vectors = rotate(vectors, _sentence_means(vectors, languages, vocabulary), pca)
     if tuning.steps:
-        pairs = [pair_bags(files, codes, vocabulary) for codes, files in parallel.items()]
+        pairs = [pair_bags(file, codes, vocabulary) for codes, file in parallel.items()]
         vectors = tune_on_pairs(vectors, pairs, tuning, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 
@@ -207,21 +204,20 @@ def _sample(sentences: Sequence[str]) -> list[str]:
     return [sentences[i] for i in _spread(len(sentences), _SENTENCES).tolist()]
 
 
-def pair_bags(files: ParallelFiles, languages: Languages, vocabulary: Vocabulary) -> PairBags:
-    """Return the sentence pairs of `files` as rows of one table."""
-    sides = zip(*_bags_in_blocks(files, languages, vocabulary))
+def pair_bags(file: str | os.PathLike[str], languages: Languages, vocabulary: Vocabulary) -> PairBags:
+    """Return the sentence pairs of a `.tsv` file as rows of one table."""
+    sides = zip(*_bags_in_blocks(read_parallel(file, languages), vocabulary))
     joined = []
     for bags in sides:
         sizes = np.concatenate([np.diff(bag.offsets) for bag in bags])
         rows = np.concatenate([bag.rows for bag in bags])
         joined.append(Bags(rows, np.concatenate([[0], np.cumsum(sizes)])))
     if not joined:
-        raise CorpusError(f"{file_names(files)} holds no sentence pair for {'-'.join(languages)}")
+        raise CorpusError(f"{file} holds no sentence pair for {'-'.join(languages)}")
     return PairBags("-".join(languages), *joined)
 
 
-def _bags_in_blocks(files: ParallelFiles, languages: Languages, vocabulary: Vocabulary) -> Iterator[tuple[Bags, Bags]]:
-    pairs = read_parallel(files, languages)
+def _bags_in_blocks(pairs: Iterator[tuple[str, str]], vocabulary: Vocabulary) -> Iterator[tuple[Bags, Bags]]:
     while block := list(islice(pairs, _BLOCK)):
         first, second = zip(*block)
         yield Bags.from_sentences(first, vocabulary), Bags.from_sentences(second, vocabulary)
