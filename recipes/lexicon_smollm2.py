@@ -303,7 +303,8 @@ def untrained(source: Source, row: Row) -> LexiconEmbedder:
     """Return the model of a row before training; for dense rows the lexicon model that reads its texts."""
     backbone = source.backbone(row)
     if row.clusters == 0:
-        return LexiconEmbedder(backbone, Clusters.nameless(np.zeros((1, backbone.dimension), np.float32)), reading(row))
+        none = Clusters(np.zeros(0, np.int64), np.zeros((1, backbone.dimension), np.float32), ["none"], [()])
+        return LexiconEmbedder(backbone, none, reading(row))
     clusters, bias = head(source, backbone, row)
     return LexiconEmbedder(backbone, clusters, reading(row), bias=bias)
 

@@ -310,7 +310,7 @@ def test_clusters_without_tokens_have_no_own_words(causal):
     from pellucid.lexicon.clusters import Clusters
 
     centroids = causal.head[:5].numpy()
-    model = OwnWordsEmbedder(causal, Clusters.nameless(centroids))
+    model = OwnWordsEmbedder(causal, Clusters(np.zeros(0, int), centroids, list("abcde"), [()] * 5))
     with pytest.raises(InputError, match="own words need clusters that know their tokens"):
         model.encode(["cars"])
 

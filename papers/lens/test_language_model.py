@@ -343,8 +343,9 @@ def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
 
     for name, assignment in (("None", [0, -1, 1, 2, 3]), ("4000", [1, -1, 0, 1, 0])):
         centroids = np.zeros((max(assignment) + 1, 2), np.float32)
-        made = Clusters.nameless(centroids)
-        save_clusters(tmp_path / f"clusters-{name}", replace(made, assignment=np.array(assignment)))
+        names = [f"cluster {number}" for number in range(len(centroids))]
+        made = Clusters(np.array(assignment), centroids, names, [() for _ in names])
+        save_clusters(tmp_path / f"clusters-{name}", made)
     source = types.SimpleNamespace(work=tmp_path)
     rows = sparse.csr_matrix(np.array([[0.5, 0.1, 0.7, 0.0], [0.0, 0.0, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]], np.float32))
     both = np.array([[0.1, 0.7], [0.0, 0.2], [0.0, 0.0]])

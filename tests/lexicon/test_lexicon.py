@@ -267,7 +267,7 @@ def test_a_backbone_of_nan_is_said(bert):
 
 def test_clusters_of_another_model_are_refused(bert):
     with pytest.raises(InputError, match="centroids have 8 dimensions and the states of the backbone 32"):
-        LexiconEmbedder(bert.backbone, Clusters.nameless(np.ones((3, 8))))
+        LexiconEmbedder(bert.backbone, Clusters(np.zeros(0, int), np.ones((1, 8), np.float32), ["one"], [()]))
     other = Clusters(np.zeros(5, np.int64), np.ones((1, 32), np.float32), ["one"], [("a",)])
     with pytest.raises(InputError, match="of 5 tokens and the backbone's head has"):
         LexiconEmbedder(bert.backbone, other)

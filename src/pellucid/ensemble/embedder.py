@@ -147,13 +147,8 @@ class EnsembleQuery(Query):
         """Return the rows of every part's own explanation, times its weight."""
         texts = [self] if other_query is None else [self, other_query]
         members = list(zip(self.model.parts, *(text.members for text in texts)))  # type: ignore[attr-defined]
-        explanations = [part.model.explain_queries(*queries) for part, *queries in members if part.weight > 0]
-        parts = [part for part in self.model.parts if part.weight > 0]
-        rows = [
-            (part, explanation, row_number)
-            for part, explanation in zip(parts, explanations)
-            for row_number in range(len(explanation.rows))
-        ]
+        explained = [(part, part.model.explain_queries(*queries)) for part, *queries in members if part.weight > 0]
+        rows = [(part, why, row_number) for part, why in explained for row_number in range(len(why.rows))]
 
         def row(row_number: int) -> Row:
             part, explanation, row_index = rows[row_number]
@@ -162,9 +157,9 @@ class EnsembleQuery(Query):
                 return named._replace(name=part.name, parts=(part.name,), key=())
             return named._replace(name=part.name + BETWEEN + named.name, key=(part.name, *named.key))
 
-        contributions = [part.weight * explanation.contributions for part, explanation in zip(parts, explanations)]
-        score = sum(part.weight * explanation.score for part, explanation in zip(parts, explanations))
-        exact = all(explanation.exact for explanation in explanations)
+        contributions = [part.weight * why.contributions for part, why in explained]
+        score = sum(part.weight * why.score for part, why in explained)
+        exact = all(why.exact for _, why in explained)
         return Terms(np.concatenate([np.zeros(0), *contributions]), row, score=score, exact=exact)
 
 

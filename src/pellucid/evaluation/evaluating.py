@@ -23,7 +23,7 @@ import numpy as np
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import InputError, ModelFolderError, missing_extra, nearest_name, shown, unknown_name
+from pellucid.errors import InputError, ModelFolderError, missing_extra, nearest_name, require, shown, unknown_name
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
@@ -186,10 +186,8 @@ def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
 
 def _cached_score(model: Embedder, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
     """Return the score of a model on a task, from `folder` where it is known."""
-    try:
-        mteb_version = metadata.version("mteb")  # without importing it, which takes longer than reading a known score
-    except metadata.PackageNotFoundError as error:
-        raise missing_extra("mteb", "eval") from error
+    require("mteb", "eval")
+    mteb_version = metadata.version("mteb")  # without importing it, which takes longer than reading a known score
     provenance = {"weights": weights, "data": task.digest(), "mteb": mteb_version}
     key = f"{_FORMAT} {weights} {task.kind} {task.name} {provenance['data']} {mteb_version}"
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

@@ -57,18 +57,9 @@ class Adjustment:
             object.__setattr__(self, "offset", offset)
 
     def apply(self, embeddings: Vectors) -> Vectors:
-        """Return the embeddings [n, d] with the offset added; zero rows, texts without tokens, stay zero.
-
-        Raises:
-            InputError: they are of another width.
-        """
+        """Return the embeddings [n, d] with the offset added; zero rows, texts without tokens, stay zero."""
         if self.offset is None:
             return embeddings
-        if embeddings.shape[1] != len(self.offset):
-            raise InputError(
-                f"the adjustment is of {len(self.offset)} dimensions and the embeddings of {embeddings.shape[1]}; "
-                "fit one on this model"
-            )
         is_known = embeddings.any(axis=1, keepdims=True)
         adjusted: Vectors = np.where(is_known, embeddings + self.offset, np.float32(0)).astype(np.float32)
         return adjusted

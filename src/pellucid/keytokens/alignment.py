@@ -111,9 +111,11 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
     check_seed(seed)
     checked_texts = check_texts(texts)
     distinct = list(dict.fromkeys(checked_texts))
-    tokens_by_text = {
-        text: tokens for text, tokens in zip(distinct, _text_tokens(model, distinct), strict=True) if tokens
-    }
+    tokens, tokens_by_text = model.head.tokens, dict[str, set[int]]()
+    for text, encoding in zip(distinct, model.encodings(distinct), strict=True):
+        ids = {token for token in own_tokens(encoding) if tokens[token].rank < Rank.NONE}
+        if ids:
+            tokens_by_text[text] = ids
     if len(tokens_by_text) < MIN_TEXTS:
         raise InputError(
             f"{len(tokens_by_text)} different texts with a token; at least {MIN_TEXTS} are needed, "
@@ -122,9 +124,11 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
     rows = before_rows(model.backbone, model.adjustment.apply(model.embed(list(tokens_by_text))))
     token_sets, random = list(tokens_by_text.values()), np.random.default_rng(seed)
     shares = _shares(model, rows, token_sets)
-    rotated_shares = np.stack(
-        [_shares(model, rows @ _rotation(rows.shape[1], random), token_sets) for _ in range(draws)]
-    )
+    rotated_shares = np.zeros((draws, len(rows)))
+    for draw in range(draws):  # embeddings turned by a matrix meet the rows as rows turned back would meet them
+        turned, scale = np.linalg.qr(random.standard_normal((rows.shape[1], rows.shape[1])))
+        rotation = turned * np.sign(np.diag(scale))  # the signs make all rotations as likely
+        rotated_shares[draw] = _shares(model, rows @ rotation.astype(np.float32), token_sets)
     other_shares = _shares(model, np.roll(rows, -1, axis=0), token_sets)[None]
     controls = (_control(_ROTATED, shares, rotated_shares), _control(_ANOTHER, shares, other_shares))
     beaten = [control.is_beaten for control in controls]
@@ -142,13 +146,6 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
     )
 
 
-def _text_tokens(model: KeyTokenEmbedder, texts: list[str]) -> list[set[int]]:
-    """Return the different text tokens that the model reads of each text."""
-    tokens = model.head.tokens
-    read = (own_tokens(encoding) for encoding in model.encodings(texts))
-    return [{n for n in ids if tokens[n].rank < Rank.NONE} for ids in read]
-
-
 def _shares(model: KeyTokenEmbedder, rows: Vectors, token_sets: Sequence[set[int]]) -> Floats:
     """Return the share of each text's tokens among as many first ones of its row, float64 [n]."""
     ids = model.head.top(rows, max(map(len, token_sets))).ids
@@ -157,13 +154,6 @@ def _shares(model: KeyTokenEmbedder, rows: Vectors, token_sets: Sequence[set[int
         for tokens, row in zip(token_sets, ids, strict=True)
     ]
     return np.array(shares, np.float64)
-
-
-def _rotation(width: int, random: np.random.Generator) -> Vectors:
-    """Return a random orthogonal matrix: embeddings turned by it meet the rows as rows turned back would meet them."""
-    turned, scale = np.linalg.qr(random.standard_normal((width, width)))
-    rotation: Vectors = (turned * np.sign(np.diag(scale))).astype(np.float32)  # the signs make all rotations as likely
-    return rotation
 
 
 def _control(name: str, shares: Floats, control_shares: Floats) -> AlignmentControl:

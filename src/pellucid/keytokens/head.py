@@ -50,8 +50,6 @@ class TokenHead:
         self.spelled, self.tokens = tokens_of_rows(int(weight.shape[0]), tokenizer)
         self.weight = weight
         self.bias = None if bias is None else head_rows(bias, 0, len(bias))
-        if self.bias is not None and self.bias.shape != (weight.shape[0],):
-            raise InputError(f"the bias has shape {self.bias.shape}; the head has {weight.shape[0]:,} rows")
         self.shown = np.array([n for n, token in enumerate(self.tokens) if token.rank < Rank.NONE], np.int64)
         if not len(self.shown):
             raise InputError("the tokenizer has no text token")

@@ -79,13 +79,6 @@ class Clusters:
             words=[self.words[n] for n in chosen],
         )
 
-    @classmethod
-    def nameless(cls, centroids: Any) -> Clusters:
-        """Return clusters of which only the centroids [k, d] are known; their names are numbers."""
-        rows = head_matrix(centroids)
-        names = [f"cluster {number}" for number in range(len(rows))]
-        return cls(np.zeros(0, np.int64), rows, names, [() for _ in names])
-
     def __repr__(self) -> str:
         """Return the numbers and the first names."""
         tokens = np.count_nonzero(self.assignment >= 0)

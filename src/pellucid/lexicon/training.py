@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.errors import InputError, check_integer, check_numbers, check_seed, missing_extra
+from pellucid.errors import InputError, check_integer, check_numbers, check_seed, require
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TextSet, TrainingSet
 from pellucid.persistence.checkpoints import WorkFolder
@@ -235,11 +235,10 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool, show_p
 
 def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> tuple[LexiconEmbedder, Any]:
     """Return a copy of the model, and its transformer with an adapter in all linear layers."""
-    try:
-        import torch
-        from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise missing_extra(error.name or "peft", "torch") from error
+    require("peft")
+    import torch
+    from peft import LoraConfig, get_peft_model
+
     transformer = copy.deepcopy(model.backbone.model)
     unused = any("pooler" in name.split(".") for name, _ in transformer.named_modules())
     config = LoraConfig(

@@ -60,13 +60,10 @@ class _Piece(NamedTuple):
 def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
     """Return the tokens of a tokenizer in order of their ids, "" for an unused id, and the ids of special tokens."""
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        ids = backend.get_vocab(with_added_tokens=True)
-        special = {token_id for token_id, added in backend.get_added_tokens_decoder().items() if added.special}
-    elif hasattr(tokenizer, "get_vocab"):
-        ids, special = tokenizer.get_vocab(), set()
-    else:
+    if backend is None:
         raise InputError(f"a tokenizer of transformers or tokenizers is needed, got {type(tokenizer).__name__}")
+    ids = backend.get_vocab(with_added_tokens=True)
+    special = {token_id for token_id, added in backend.get_added_tokens_decoder().items() if added.special}
     if not ids:
         raise InputError("the tokenizer has no token")
     special |= set(getattr(tokenizer, "all_special_ids", ()))
