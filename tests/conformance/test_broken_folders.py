@@ -1,6 +1,5 @@
 """A folder that is damaged, or describes no model: the same vectors or our error with the file, never anything else."""
 
-import copy
 import json
 import math
 import os
@@ -26,8 +25,8 @@ from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.persistence.store import read_tensors, write_tensors  # noqa: E402
-from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
+from pellucid.transformer.backbone import open_backbone  # noqa: E402
+from tiny_models import WORDS, backbone_of, byte_level, random_adapter, tiny_teacher  # noqa: E402
 
 STATIC_FILES = ["model.safetensors", "words.txt", "config.json"]
 FILES = {  # those of the library itself, without which nothing opens
@@ -44,49 +43,16 @@ FILES = {  # those of the library itself, without which nothing opens
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars", "the apple, a pear"]
 
 
-def bert_backbone():
-    tokenizer = word_piece()
-    return prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
-
-
-def llama_backbone():
-    tokenizer = sentence_piece()
-    return prepare(tiny_model("llama", len(tokenizer)), tokenizer, attention="causal", device="cpu")
-
-
-def stock(folder):
-    tokenizer = word_piece()
-    tiny_model("bert", len(tokenizer), headless=True).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    modules = sentence_transformers.sentence_transformer.modules
-    transformer = modules.Transformer(str(folder))
-    return sentence_transformers.SentenceTransformer(
-        modules=[transformer, modules.Pooling(transformer.get_embedding_dimension())], device="cpu"
-    )
-
-
-def write_adapter_of(folder, base):
-    from peft import LoraConfig, get_peft_model
-
-    torch.manual_seed(0)
-    model = copy.deepcopy(base)
-    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
-    for name, weight in adapted.named_parameters():
-        if "lora_" in name:
-            torch.nn.init.normal_(weight, std=0.3)
-    adapted.save_pretrained(folder)
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, module_fruit):
     """A folder of each kind."""
     root = tmp_path_factory.mktemp("whole")
-    bert, llama = bert_backbone(), llama_backbone()
+    bert, llama = backbone_of("bert"), backbone_of("llama", "causal")
     model = LexiconEmbedder(bert, cluster_vocabulary(bert.head, bert.tokenizer, 12))
     model.scale({model.dimensions.names[0]: 2.0}).save_pretrained(root / "lexicon")
     llama.model.save_pretrained(root / "llama")
     llama.tokenizer.save_pretrained(root / "llama")
-    write_adapter_of(root / "lora", llama.model)
+    random_adapter(root / "lora", root / "llama")
     named = open_backbone(root / "llama", adapter=root / "lora", device="cpu")
     named = LexiconEmbedder(named, cluster_vocabulary(named.head, named.tokenizer, 12))
     named.save_pretrained(root / "named", backbone_name=str(root / "llama"))
@@ -94,7 +60,7 @@ def saved(tmp_path_factory, module_fruit):
     tokens = KeyTokenEmbedder(llama, KeyTokenSettings(top_k=30, signs="signed"), adjustment=mean)
     names = tokens.dimensions.names
     tokens.merge(*names[40:42]).save_pretrained(root / "key tokens")
-    encoder = stock(root / "stock")
+    encoder = tiny_teacher(root / "stock", WORDS, 32)
     AnchorEmbedder(encoder, ["a horse", "the doctor", "cars"]).save_pretrained(root / "anchors")
     EnsembleEmbedder({"named": named, "stock": encoder}).save_pretrained(root / "ensemble")
     for name, dtype in (("static", "float32"), ("int8", "int8"), ("int4", "int4")):
@@ -363,16 +329,9 @@ def test_settings_that_make_no_model_are_refused(folder, kind, file):
         change(folder / file, where, value)
         refused(folder, *message)
         (folder / file).write_text(content)
-
-
-@pytest.mark.parametrize(
-    ("kind", "file"),
-    [("ensemble", "ensemble.json"), ("key tokens", "keytokens.json"), ("static anchors", "anchors.json")],
-)
-@pytest.mark.parametrize("content", ["[]", "["])
-def test_a_description_that_is_no_object_is_refused(folder, kind, file, content):
-    (folder / file).write_text(content)
-    refused(folder, file.replace(".", r"\."))
+    for no_object in ("[]", "["):
+        (folder / file).write_text(no_object)
+        refused(folder)
 
 
 @pytest.mark.parametrize("kind", ["named"])
@@ -400,13 +359,8 @@ ODD = [
 ]
 
 
-def gpt2_backbone():
-    tokenizer = byte_level()
-    return prepare(tiny_model("gpt2", len(tokenizer)), tokenizer, attention="causal", device="cpu")
-
-
 def embedders():
-    gpt2, bert = gpt2_backbone(), bert_backbone()
+    gpt2, bert = backbone_of("gpt2", "causal", tokenizer=byte_level()), backbone_of("bert")
     for pooling in ("mean", "weighted_mean", "last"):
         yield KeyTokenEmbedder(gpt2, KeyTokenSettings(pooling=pooling, top_k=30, signs="signed"))
         yield KeyTokenEmbedder(bert, KeyTokenSettings(pooling=pooling, top_k=30, signs="signed", normalize=True))

@@ -23,6 +23,7 @@ from pellucid.cli import app as cli
 from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
+from tiny_models import WORDS, tiny_teacher
 
 
 def letter_ensemble():
@@ -193,26 +194,12 @@ def test_a_transformer_knows_what_it_reads(families, family):
     assert "of 200 words of the text known" in str(why)
 
 
-def small_encoder(folder, **options):
-    """A SentenceTransformer of two layers that reads 12 tokens."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    from tiny_models import tiny_model, word_piece
-
-    tokenizer = word_piece()
-    tiny_model("bert", len(tokenizer)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    modules = sentence_transformers.sentence_transformer.modules
-    transformer = modules.Transformer(str(folder), max_seq_length=12)
-    return sentence_transformers.SentenceTransformer(
-        modules=[transformer, modules.Pooling(32)], device="cpu", **options
-    )
-
-
 @pytest.fixture(scope="module")
 def searching(families, tmp_path_factory):
     """A model of every family; those that can be told what a query is, are told it."""
     prompts = {"query": "the man on the beach ", "document": "a car "}
-    encoder = small_encoder(tmp_path_factory.mktemp("encoder"), prompts=prompts)
+    encoder = tiny_teacher(tmp_path_factory.mktemp("encoder"), WORDS, 32)
+    encoder.prompts = prompts
     told = {name: families[name].with_instruction("riding a horse") for name in ("lexicon", "dense", "keytokens")}
     told |= {"static": families["static"], "letters": LetterEmbedder(), "sparse letters": SparseLetterEmbedder()}
     told["anchors"] = pellucid.AnchorEmbedder(encoder, ["a man", "the beach", "= boy"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid import load
 from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
-from pellucid.dense.embedder import FUNCTION, PELLUCID, EncoderEmbedder, opened_with
+from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.folder import identify
@@ -125,33 +125,6 @@ def test_anchors_of_length_zero_are_refused_by_name() -> None:
         anchor_vectors(load(count_animals), ["cat", "car", "dog", "van"])
     with pytest.raises(InputError, match=r"maps anchor 0 \('car'\) to zero; leave it out"):
         anchor_vectors(load(count_animals), ["car"])
-
-
-def test_roles_reach_the_encoders_that_know_them() -> None:
-    class Roles(StaticEmbedder):
-        def encode_query(self, texts, **_):
-            return super().encode([f"car {text}" for text in texts])
-
-    words = StaticEmbedder.__new__(Roles)
-    from pellucid.text.words import Vocabulary
-
-    words.__init__(Vocabulary(["car", "apple"]), np.eye(2, dtype=np.float32))
-    np.testing.assert_allclose(encode_with(words, ["apple"], role="query"), [[0.5**0.5, 0.5**0.5]], atol=1e-7)
-    np.testing.assert_allclose(encode_with(words, ["apple"], role="document"), [[0, 1]])
-    np.testing.assert_allclose(encode_with(count_animals, ["cat"], role="query"), [[1, 0, 0]])
-
-
-def test_opening_by_name_or_folder(fruit: StaticEmbedder, tmp_path: Path) -> None:
-    fruit.save_pretrained(tmp_path / "fruit")
-    opened = load(tmp_path / "fruit")
-    assert isinstance(opened, StaticEmbedder) and opened_with(opened) == PELLUCID
-    with pytest.raises(ModelFolderError, match="no model 'no such model'"):
-        load("no such model")
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "modules.json").write_text("[]")
-    (tmp_path / "broken" / "config.json").write_text("{")
-    with pytest.raises(ModelFolderError, match="not valid JSON"):
-        load(tmp_path / "broken")
 
 
 def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_path: Path, monkeypatch) -> None:

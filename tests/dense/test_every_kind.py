@@ -51,7 +51,10 @@ def explanations(model: EncoderEmbedder) -> Iterator[Explanation]:
     yield model.explain(TEXTS[0])
     first, second = model.explain(QUERY, TEXTS[0]), model.explain(QUERY, PASSAGE)
     yield first - second
-    yield second - first
+    gap = second - first
+    measured = [why.measurement.n_texts for why in (gap, first, second) if why.measurement is not None]
+    assert not measured or measured[0] == measured[1] + measured[2]
+    yield gap
 
 
 def check_lines(why: Explanation) -> None:

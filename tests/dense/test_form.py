@@ -54,14 +54,10 @@ def test_the_direction_of_length_is_found_and_no_other() -> None:
 
 @pytest.mark.parametrize("count", [200, 600])
 @pytest.mark.parametrize("seed", range(3))
-def test_chance_is_no_form(count: int, seed: int) -> None:
+def test_chance_and_equal_texts_or_vectors_are_no_form(count: int, seed: int) -> None:
     rows = np.random.default_rng(seed).normal(size=(count, 24))
-    assert len(form_directions(sentences(count), rows - rows.mean(axis=0), held_out(count))) == 0
-
-
-def test_equal_vectors_have_no_form() -> None:
-    assert len(form_directions(sentences(200), np.zeros((200, 24)), held_out(200))) == 0
-    assert len(form_directions(["ba"] * 200, np.random.default_rng(0).normal(size=(200, 24)), held_out(200))) == 0
+    for texts, vectors in ((sentences(count), rows), (["ba"] * count, rows), (sentences(count), 0 * rows)):
+        assert len(form_directions(texts, vectors - vectors.mean(axis=0), held_out(count))) == 0
 
 
 @given(st.text())

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pellucid
 from pellucid.dense import EncoderEmbedder, SentenceReasons
-from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, Row
+from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED
 from pellucid.text.sentences import sentence_spans
 
 
@@ -75,24 +73,3 @@ def test_a_text_of_one_sentence_has_one_row_and_no_context() -> None:
     [row] = [row for row in why.rows if row.kind == SENTENCE]
     assert (row.spans1, row.spans2) == (((0, 5),), ((0, 12),))
     assert sum(row.contribution for row in why.rows if row.kind == CONTEXT) == pytest.approx(0, abs=1e-6)
-
-
-def test_hits_are_explained_by_sentences(tmp_path) -> None:
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index", {"dense": by_sentences()}) as index:
-        index.add([PASSAGE, FILLER, "Roses are red. Cats are not."], ids=["a", "b", "c"])
-        hit = next(hit for hit in index.search(QUERY, 3) if hit.id == "a")
-        why = hit.explain()
-        assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
-        lines = [group for group in why.groups(None) if group.kind == "sentence"]
-        assert len({line.spans2 for line in lines}) == len(lines)  # words of BM25 and the sentence's row are one line
-        assert hit.text[slice(*lines[0].spans2[0])] == "Loans for homes are long."
-        assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
-
-
-def test_the_warning_of_context_speaks_of_sentences() -> None:
-    rows = [
-        Row(name, (name,), value, 0.0, key=(name,), kind=kind)
-        for name, value, kind in (("A sentence.", 0.2, SENTENCE), ("context", 0.4, CONTEXT))
-    ]
-    assert "The sentences account for +0.20 of +0.60" in str(Explanation.from_terms("encoder", ("a", "b"), 0.6, rows))

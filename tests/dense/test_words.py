@@ -21,7 +21,7 @@ from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import CONTEXT, SHARED, WORD, WORD_PAIR, Row
+from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary, split_words
 
@@ -107,6 +107,8 @@ def test_a_large_context_is_warned_of_in_every_view() -> None:
     )
     for shown in (str(little), little.to_html()):
         assert "The words account for +0.31 of +0.90; the rest is context" in " ".join(shown.split())
+    sentence = [pair._replace(kind=SENTENCE), Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
+    assert "The sentences account for" in str(Explanation.from_terms("encoder", ("ba", "be"), 0.9, sentence))
     large = [pair._replace(contribution=0.8), Row("context", ("context",), 0.2, 0.0, kind=CONTEXT)]
     assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
     small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
