@@ -14,7 +14,7 @@ from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors import sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
-from pellucid.errors import CorpusError, InputError, PellucidError
+from pellucid.errors import InputError, PellucidError
 from pellucid.native import farthest
 from pellucid.persistence import checkpoints
 from pellucid.text.tables import read_texts
@@ -176,19 +176,6 @@ def test_the_first_broken_row_is_named(broken, dtype):
     vectors[4321, 3] = vectors[4400, 0] = broken
     with pytest.raises(InputError, match="row 4321 "):
         farthest_points(vectors, 3)
-
-
-def test_tensors_give_the_same_picks():
-    torch = pytest.importorskip("torch")
-    vectors = clusters(3000)
-    vectors[5] = 0
-    picks = farthest_points(torch.from_numpy(vectors), 50, start=2)
-    assert picks.tolist() == farthest_points(vectors, 50, start=2).tolist()
-    half = clusters(3000, dtype=np.float16)
-    assert farthest_points(torch.from_numpy(half), 50).tolist() == farthest_points(half, 50).tolist()
-    vectors[9, 1] = np.nan
-    with pytest.raises(InputError, match="row 9 "):
-        farthest_points(torch.from_numpy(vectors), 50)
 
 
 # --- Uniform and KMeans -----------------------------------------------------------------------------------------------
@@ -508,24 +495,6 @@ def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path, monkeypatch):
     assert choose_anchors(encode, others, 3, method="fps", settings=settings, work_dir=tmp_path) == chosen
     with pytest.raises(InputError, match="texts 1 to 20 are not the same"):
         choose_anchors(encode, SENTENCES[1:], 3, method="fps", settings=settings, work_dir=tmp_path)
-
-
-def test_from_a_file_and_a_static_model(tmp_path, fruit):
-    corpus = tmp_path / "corpus.txt"
-    texts = [
-        "The apple is red.",
-        "The pear, the pear!",
-        "My car is here.",
-        "The bicycle was sold.",
-        "Unknown words only.",
-    ]
-    corpus.write_text("\n".join(texts), encoding="utf-8")
-    settings = CandidateSettings(language=None, readable=False)
-    anchors = choose_anchors(fruit, corpus, 2, method="fps", settings=settings, work_dir=tmp_path / "work")
-    assert set(anchors) <= set(texts[:4])
-    assert list(read_texts(tmp_path / "work" / "candidates.state.jsonl")) == texts
-    with pytest.raises(CorpusError, match="no candidate"):
-        choose_anchors(fruit, [], 2)
 
 
 def test_anchors_of_real_sentences_are_sentences(shared):

@@ -10,7 +10,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -345,30 +344,6 @@ encode_corpus(sys.argv[1], sys.argv[2], sys.argv[3], settings=CorpusSettings(sha
 def started(*arguments: object, script: str = SCRIPT, **more: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
-
-
-@pytest.mark.full
-def test_a_killed_run_goes_on(fruit, tmp_path):
-    fruit.save_pretrained(tmp_path / "model")
-    file = as_file(tmp_path / "c.jsonl", some_texts(60_000))
-    encode_corpus(str(tmp_path / "model"), file, tmp_path / "whole", settings=CorpusSettings(shard_size=200))
-    choose, kills = random.Random(0), 0
-    while True:
-        process = started(tmp_path / "model", file, tmp_path / "out", 200)
-        before = len(content(tmp_path / "out"))
-        end = time.monotonic() + 60
-        while process.poll() is None and len(content(tmp_path / "out")) == before and time.monotonic() < end:
-            time.sleep(0.005)
-        time.sleep(choose.uniform(0, 0.03))  # a quiet machine writes all shards in half a second
-        if process.poll() is not None or kills == 6:
-            assert process.wait() == 0, process.stderr.read()
-            break
-        process.kill()
-        process.wait()
-        kills += 1
-    assert kills > 1
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
-    assert (whole(tmp_path / "out").rows == compiled(fruit)(some_texts(60_000))).all()
 
 
 @pytest.mark.full

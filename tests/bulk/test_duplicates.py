@@ -385,12 +385,3 @@ def test_texts_that_differ_by_a_guessed_word_are_no_duplicates():
     assert result.guessed == ("latisha", "lakisha") and "only guesses: latisha, lakisha." in " ".join(
         str(result).split()
     )
-
-
-@pytest.mark.full
-def test_real_sentences_with_small_edits():
-    texts = ["The bank raised the interest rate on home loans.", "A man is riding a horse on the beach."]
-    edits = ["the bank raised the interest rate on home loans", "A man is riding a horse on the beach!!"]
-    found = pellucid.duplicates([*texts, *edits, "A dog runs."])
-    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == [(0, 2), (1, 3)]
-    assert list(found.to_frame()["score"]) == [1.0, 1.0]

@@ -231,12 +231,12 @@ def test_the_table_says_what_the_model_is(model: Embedder, tmp_path: Path) -> No
 
 
 def test_an_anchor_text_changed_in_the_table_is_encoded_anew(tmp_path: Path) -> None:
-    model = AnchorEmbedder(hashed, ["one", "two", "three"], weights=[1, 2, 3]).rename({2: "number"})
+    model = AnchorEmbedder(hashed, ["one", "two", "three"]).scale({1: 2, 2: 3}).rename({2: "number"})
     model.save_pretrained(tmp_path / "model")
     edit_table(tmp_path / "model", cell(1, 3, 'a\tbetter\n"two"'))
     edit_table(tmp_path / "model", cell(2, 3, "four"))
     after = opened(tmp_path / "model")
-    expected = AnchorEmbedder(hashed, ["one", 'a\tbetter\n"two"', "four"], weights=[1, 2, 3])
+    expected = AnchorEmbedder(hashed, ["one", 'a\tbetter\n"two"', "four"]).scale({1: 2, 2: 3})
     np.testing.assert_allclose(after.encode(PROBES), expected.encode(PROBES), rtol=1e-3, atol=2e-3)
     assert after.dimensions.names == ["one", 'a better "two"', "number"]  # a name of one's own stays
     assert [item.about for item in after.dimensions] == [("one",), ('a\tbetter\n"two"',), ("four",)]

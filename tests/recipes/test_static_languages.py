@@ -91,22 +91,6 @@ def test_a_word_of_both_languages_is_their_average_by_frequency(english, tmp_pat
     )
 
 
-def test_several_languages_meet_in_the_known_one(english, pairs_file, tmp_path):
-    french = write(tmp_path / "fr-en.tsv", [(other, one) for one, other in sentences(600, 2, "fr{}")])
-    model = add_languages(english, {("en", "de"): pairs_file, ("fr", "en"): french}, tuning=TUNING)
-    german, other = ([pair[1] for pair in sentences(150, 9, form)] for form in ("de{}", "fr{}"))
-    assert translation_scores(model, german, other).accuracy > 0.9  # never trained together
-    assert model.vocabulary.words[: len(ENGLISH)] == ENGLISH
-
-
-def test_a_script_without_spaces_is_cut_into_the_words_of_the_pairs(english, tmp_path):
-    pytest.importorskip("jieba")
-    pairs = [("en1 en2", "我喜欢猫"), ("en1", "我"), ("en2 en3", "喜欢狗"), ("en2", "喜欢")]
-    model = add_languages(english, {("en", "zh"): write(tmp_path / "p.tsv", pairs)}, tuning=UNTUNED)
-    assert [word.text for word in model.vocabulary.split("我喜欢猫")] == ["我", "喜欢", "猫"]
-    assert "猫" in model.vocabulary  # once only, but a single character
-
-
 def test_words_are_counted_and_limited(english, tmp_path):
     pairs = [("en1", "eins Eins"), ("en2", "eins zwei zwei"), ("en3", "drei")]
     path = write(tmp_path / "p.tsv", pairs)
@@ -129,16 +113,6 @@ def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(engli
     assert brought["de"].counts[row] == len(holding)
     joined = join_languages(brought, {("en", "de"): pairs_file}, None, PcaSettings(dimensions=20, drop=1), UNTUNED)
     assert found(joined) > 0.5
-
-
-def test_two_way_loss_by_hand():
-    from pellucid.static.training.tuning import translation_loss
-
-    first, second = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]])
-    cosines = np.array([[1, 0.5**0.5], [0, 0.5**0.5]]) / 0.5
-    rows = np.log(np.exp(cosines).sum(axis=1)) - np.diag(cosines)
-    columns = np.log(np.exp(cosines).sum(axis=0)) - np.diag(cosines)
-    assert translation_loss(first, second, 0.5).item() == pytest.approx(rows.mean() + columns.mean(), rel=1e-5)
 
 
 def test_bad_input_is_named(english, pairs_file, tmp_path):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import lzma
-from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 @pytest.fixture
@@ -39,32 +34,11 @@ def test_a_pair_comes_once_whatever_its_order_and_case(tatoeba, tmp_path):
     assert tatoeba.all_paraphrases(tmp_path) == both
 
 
-def test_a_sentence_with_many_translations_gives_few_pairs(tatoeba, tmp_path):
-    path = written(tmp_path / "en-de.tsv.xz", *[f"Word {n}\teins" for n in range(20)])
-    pairs = tatoeba.paraphrases(path)
-    assert len(pairs) == tatoeba.PER_GROUP < 190
-    assert pairs == tatoeba.paraphrases(path)
-    assert pairs != tatoeba.paraphrases(path, seed=1)
-    assert len(tatoeba.paraphrases(path, per_group=1000)) == len(list(combinations(range(20), 2)))
-
-
 def test_test_sentences_are_found_in_every_set(tatoeba, tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "test.tsv").write_text('score\tsentence1\tsentence2\n1\t"Hi, you\tA cat.\n', encoding="utf-8")
     (tmp_path / "other.tsv").write_text("text\tlabel\nA dog\t1\n", encoding="utf-8")
     assert tatoeba.test_sentences(tmp_path) == {"hiyou", "acat"}
-
-
-@given(st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=12))
-def test_distinct_keeps_the_first_of_each_kind(pairs):
-    with pytest.MonkeyPatch.context() as patch:  # a fixture would be made once for all examples
-        patch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "recipes"))
-        tatoeba = importlib.import_module("tatoeba_pairs")
-    kept = tatoeba.distinct(pairs)
-    first: dict[frozenset[str], tuple[str, str]] = {}
-    for pair in pairs:
-        first.setdefault(frozenset(map(tatoeba.letters, pair)), pair)
-    assert sorted(kept) == sorted(first.values())
 
 
 def test_the_real_pairs_hold_no_test_sentence(tatoeba, shared):

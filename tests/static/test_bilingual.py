@@ -26,7 +26,6 @@ from pellucid.static.training.languages import (
 )
 from pellucid.static.training.segmentation import word_finder
 from pellucid.static.training.tuning import TuningSettings
-from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -190,30 +189,6 @@ def test_a_large_corpus_is_sampled_evenly(monkeypatch):
     assert languages._sample([]) == []
 
 
-@pytest.mark.full
-def test_stopped_anywhere_ends_like_one_that_was_not(teacher, world, tmp_path, monkeypatch):
-    monkeypatch.setattr(extraction, "_SHARD", 200)
-    join = SMALL[0], replace(SMALL[1], steps=40, evaluate_every=20)
-
-    def run(folder):
-        return make(teacher, world, folder, join=join)
-
-    (_, whole), *others = stopped_at_writes(run, tmp_path / "runs")
-    assert len(others) == 8
-    for folder, other in others:
-        np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
-        assert list(other.vocabulary.words) == list(whole.vocabulary.words)
-    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 2 * 5  # what a distillation keeps, by language
-
-
-@pytest.mark.parametrize("changed", ["de.txt"])
-def test_text_replaced_by_other_of_its_size_is_refused(teacher, world, tmp_path, changed):
-    make(teacher, world, tmp_path / "work")
-    reversed_lines(tmp_path / changed)
-    with pytest.raises(InputError, match=rf"{changed} is not the corpus that .*: texts 1 to \d+ are not the same"):
-        make(teacher, world, tmp_path / "work")
-
-
 # --- what can be wrong ------------------------------------------------------------------------------------------------
 
 
@@ -304,13 +279,6 @@ def test_a_teacher_reads_the_words_of_the_segmenter(tmp_path):
     assert sorted(got.words) == sorted(["東京", "に", "行く"])
     for word, pieces in (("東京", [0, 1]), ("に", [2]), ("行く", [3, 4])):
         np.testing.assert_allclose(got.vectors[got.words.index(word)], states[pieces].mean(0), atol=1e-5)
-
-
-def test_a_language_of_its_own_segmenter_is_a_setting_of_the_run(teacher, world, tmp_path):
-    corpus = world["corpora"]["en"]
-    extraction.extract(teacher, corpus, tmp_path, ExtractionSettings())
-    with pytest.raises(InputError, match="different: language"):
-        extraction.extract(teacher, corpus, tmp_path, ExtractionSettings(language="de"))
 
 
 def test_a_segmenter_is_asked_by_one_thread_at_a_time():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pellucid
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training import extraction as extraction_module
@@ -32,7 +30,6 @@ from pellucid.static.training.tuning import (
     RefinementSettings,
     _neighbourhoods,
     refine,
-    similarity_loss,
 )
 from pellucid.text.words import Vocabulary, split_words
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
@@ -121,30 +118,6 @@ def test_enough_takes_only_sentences_that_teach_something(teacher: object, tmp_p
     assert got.sentences == ["the cat sees", "a cat sees", "the dog"]
 
 
-def test_killed_and_resumed_equals_uninterrupted(
-    teacher: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extraction_module, "_SHARD", 10)
-    corpus = sentences(60)
-    whole = extract(teacher, iter(corpus), tmp_path / "whole", ExtractionSettings(occurrences=5))
-    forward, calls = extraction_module.forward, []
-
-    def dying(*arguments: object) -> object:
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return forward(*arguments)
-
-    monkeypatch.setattr(extraction_module, "forward", dying)
-    with pytest.raises(KeyboardInterrupt):
-        extract(teacher, iter(corpus), tmp_path / "cut", ExtractionSettings(occurrences=5))
-    monkeypatch.setattr(extraction_module, "forward", forward)
-    again = extract(teacher, iter(()), tmp_path / "cut", ExtractionSettings(occurrences=5))
-    np.testing.assert_array_equal(again.teacher_vectors, whole.teacher_vectors)
-    np.testing.assert_array_equal(again.vectors, whole.vectors)
-    assert again.sentences == whole.sentences == corpus
-
-
 def test_a_work_dir_of_another_run_is_refused(teacher: object, tmp_path: Path) -> None:
     extract(teacher, ["the cat sees"], tmp_path, ExtractionSettings())
     with pytest.raises(InputError, match="different: occurrences"):
@@ -218,12 +191,6 @@ def test_a_corpus_replaced_by_one_of_its_size_is_refused(
     np.testing.assert_array_equal(small_distill(teacher, corpus, work_dir).vectors, whole.vectors)
 
 
-def test_a_second_run_in_one_work_dir_is_told_who_is_there(teacher: object, tmp_path: Path) -> None:
-    small_distill(teacher, sentences(400), tmp_path)
-    with WorkFolder(tmp_path), pytest.raises(InputError, match=rf"{tmp_path.name} is in use by process \d+ since"):
-        small_distill(teacher, sentences(400), tmp_path)
-
-
 def test_a_list_is_known_by_what_it_holds(teacher: object, tmp_path: Path) -> None:
     whole = extract(teacher, ["the cat sees", "a dog"], tmp_path, ExtractionSettings())
     with pytest.raises(InputError, match=r"the corpus is not the corpus .*: texts 1 to 2 are not the same"):
@@ -254,19 +221,6 @@ def test_other_settings_of_later_steps_take_up_the_extraction(
 def test_no_usable_sentence(teacher: object, tmp_path: Path, corpus: list[str]) -> None:
     with pytest.raises(CorpusError, match="no usable sentence"):
         extract(teacher, corpus, tmp_path, ExtractionSettings())
-
-
-def test_similarity_loss_is_the_papers_double_loop() -> None:
-    generator = torch.Generator().manual_seed(1)
-    student = torch.randn(6, 4, generator=generator)
-    targets = torch.nn.functional.normalize(torch.randn(6, 5, generator=generator), dim=1)
-    expected = 0.0
-    for i in range(6):
-        others = [j for j in range(6) if j != i]
-        t = [math.exp(float(targets[i] @ targets[j]) / 0.05) for j in others]
-        s = [math.exp(float(torch.cosine_similarity(student[i], student[j], dim=0)) / 0.05) for j in others]
-        expected -= sum(a / sum(t) * math.log(b / sum(s)) for a, b in zip(t, s)) / 6
-    assert float(similarity_loss(student, targets, 0.05)) == pytest.approx(expected, rel=1e-4)
 
 
 def test_projection_is_pca_of_sentence_means_without_the_top() -> None:

@@ -248,16 +248,6 @@ def test_a_blank_word_is_left_out_and_no_number_is_taken_for_one(tmp_path, blank
     np.testing.assert_allclose(model.vectors, expected, rtol=1e-6)
 
 
-def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):
-    vectors = np.random.default_rng(0).standard_normal((40_000, 2)).astype(np.float32)
-    with open(tmp_path / "v.txt", "w") as file:
-        file.writelines(f"w{i} {x!r} {y!r}\n" for i, (x, y) in enumerate(vectors.tolist()))
-    opened = StaticEmbedder.from_pretrained(tmp_path / "v.txt")
-    np.testing.assert_array_equal(opened.vectors, vectors)
-    opened.save_pretrained(tmp_path / "m")
-    np.testing.assert_array_equal(pellucid.load(tmp_path / "m").vectors, vectors)
-
-
 def test_a_repeated_word_keeps_its_first_vector_and_is_reported(tmp_path):
     (tmp_path / "v.txt").write_text("3 1\na 1\nb 2\na 3\n")
     with pytest.warns(UserWarning, match=r"v\.txt: 1 lines repeat.*line 4 \('a'\)"):

@@ -10,7 +10,6 @@ import tracemalloc
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from pellucid.native.kernels import (
     join_strings,
     pair_products,
 )
-from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder, BulkRows
 from pellucid.static.embedder import StaticEmbedder
@@ -37,7 +35,7 @@ from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList
 from pellucid.text.inputs import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
-from pellucid.text.words import Vocabulary, split_words
+from pellucid.text.words import Vocabulary
 from plain_words import plain_rows
 from tiny_models import piece_tokenizer
 
@@ -203,13 +201,6 @@ def test_bytes_give_the_rows_of_strings(
     assert (rows == _kept_bulk(key).encode(texts[skipped:])).all()
 
 
-def test_bytes_of_no_text_and_of_a_long_one() -> None:
-    encoder = _kept_bulk((False, False, "float32"))
-    assert encoder.encode(Utf8Texts(*_as_arrow([]))).shape == (0, 77)
-    long = ["token " * 100_000, "the"]
-    assert (encoder.encode(Utf8Texts(*_as_arrow(long))) == encoder.encode(long)).all()
-
-
 def test_a_phrase_or_a_script_without_spaces_is_found_in_bytes() -> None:
     words = ["new▁york", "new", "york", "東京", "都"]
     model = StaticEmbedder(Vocabulary(words), np.eye(5, dtype=np.float32))
@@ -299,14 +290,6 @@ def test_sums_of_whole_numbers_are_exact_in_any_order_and_at_their_limits() -> N
     assert len({row.tobytes() for row in encoder.encode(shuffled)}) == 1
 
 
-def test_packed_rows_are_read_as_the_same_numbers_unpacked() -> None:
-    model = _model(False, True, "int4")
-    unpacked = StaticEmbedder(model.vocabulary, np.asarray(model.vectors), model.scales)
-    texts = ["the token abcdefgh", "k 14", "tokeniser " * 300]
-    np.testing.assert_array_equal(_bulk(model).encode(texts), _bulk(unpacked).encode(texts))
-    np.testing.assert_array_equal(model.vectors[3:5, [0, 76]], unpacked.vectors[3:5, [0, 76]])
-
-
 def test_float16_values_are_read_exactly() -> None:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     halves = halves[np.isfinite(halves)]
@@ -314,16 +297,6 @@ def test_float16_values_are_read_exactly() -> None:
     pairs = np.stack([halves, np.ones_like(halves)], axis=1)  # the ratio of the two survives scaling to length 1
     embeddings = _bulk(StaticEmbedder(Vocabulary(words), pairs)).encode(words)
     np.testing.assert_allclose(embeddings[:, 0] / embeddings[:, 1], halves.astype(np.float32), rtol=1e-6)
-
-
-def test_memory_mapped_table(tmp_path: Path) -> None:
-    model = _model(False, False, "int8")
-    assert model.scales is not None
-    write_tensors(tmp_path / "table.safetensors", {"vectors": model.vectors, "scales": model.scales})
-    tensors, _ = read_tensors(tmp_path / "table.safetensors")
-    mapped = StaticEmbedder(model.vocabulary, tensors["vectors"], tensors["scales"])
-    assert not mapped.vectors.flags.writeable
-    _agree(mapped, _bulk(mapped), ["the token", "straße"])
 
 
 def test_words_that_differ_in_the_last_byte_or_length_only() -> None:
@@ -448,18 +421,6 @@ def test_a_text_of_unknown_words_alone_needs_little_memory(letter: str) -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 30 * len(text)  # lists of all its words alone would take 40
-
-
-@pytest.mark.full
-def test_ten_megabytes_in_one_text() -> None:
-    model = _MODELS[False, False, "float32"]
-    text = "the token straße, don't 3.14 unknown " * 280_000
-    assert len(text) > 10_000_000
-    found = _kept_bulk((False, False, "float32")).encode(["the", text, "b" * 10_000_000, "é" * 5_000_000])
-    rows = [model.vocabulary.row(word.text) for word in split_words(text[:37])]
-    total = model.word_vectors([row for row in rows if row >= 0]).sum(axis=0, dtype=np.float64)
-    np.testing.assert_allclose(found[1], total / np.linalg.norm(total), atol=1e-5)
-    assert not found[2:].any()
 
 
 def test_a_long_text_keeps_its_digits() -> None:

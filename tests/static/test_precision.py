@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 
 import numpy as np
@@ -129,15 +128,6 @@ def test_rows_of_int8_share_a_scale_where_each_has_steps_enough(tmp_path):
     numbers, scales = convert(vectors, None, "int8")
     assert len(set(scales.tolist())) == len(WORDS)
     assert common_scale(np.zeros(3, np.float32)) is None and common_scale(np.zeros(0, np.float32)) is None
-
-
-def test_an_eighth_of_the_bytes(tmp_path):
-    made(256).save_pretrained(tmp_path / "m", dtype="int4")
-    tensors, metadata = read_tensors(tmp_path / "m" / "model.safetensors")
-    assert tensors["packed"].shape == (len(WORDS), 128) and tensors["scales"].shape == (len(WORDS),)
-    assert metadata == {"dimension": "256"}
-    about = json.loads((tmp_path / "m" / "config.json").read_text())
-    assert about["pellucid"]["dtype"] == "int4" and about["pellucid"]["dimension"] == 256
 
 
 def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):

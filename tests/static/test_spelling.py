@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from html import unescape
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static import fit_spelling
-from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary
 from plain_words import plain_rows
 from tiny_models import piece_tokenizer
@@ -134,18 +132,6 @@ def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> N
     assert (coverage.known, coverage.total, coverage.partly, coverage.share) == (2, 4, 1, 0.375)
 
 
-def test_copies_files_and_edits_keep_the_spelling(spelled: StaticEmbedder, tmp_path) -> None:
-    texts = ["tokeners bankish", "riverine"]
-    expected = spelled.encode(texts)
-    spelled.save_pretrained(tmp_path / "model")
-    for other in (copy.deepcopy(spelled), pickle.loads(pickle.dumps(spelled)), pellucid.load(tmp_path / "model")):
-        assert np.allclose(other.encode(texts), expected, atol=1e-6)
-    names = [dimension.name for dimension in spelled.dimensions]
-    assert np.allclose(spelled.rename({names[0]: "first"}).encode(texts), expected, atol=1e-6)
-    assert np.allclose(spelled.reweight({spelled.vocabulary.words[0]: 1}).encode(texts), expected, atol=1e-6)
-    assert spelled.without([names[0]]).encode(texts).any(axis=1).all()
-
-
 def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:
     from pellucid.persistence.store import write_tensors
 
@@ -160,14 +146,6 @@ def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:
 def test_a_vocabulary_without_words_of_letters_cannot_be_spelled() -> None:
     with pytest.raises(InputError, match="letters"):
         fit_spelling(StaticEmbedder(Vocabulary(["1", "2"]), np.ones((2, 3), np.float32)))
-
-
-def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
-    texts = ["tokeners and bankish", "Märkte riverine", ""]
-    data = "".join(texts).encode()
-    offsets = np.cumsum([0, *(len(text.encode()) for text in texts)])
-    found = spelled.bulk.encode(Utf8Texts(np.frombuffer(data, np.uint8), offsets))
-    assert np.abs(found - plain_rows(spelled, texts)).max() < 1e-5
 
 
 def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tmp_path) -> None:
@@ -282,16 +260,3 @@ def test_a_broken_table_before_edits_is_refused(spelled: StaticEmbedder, tmp_pat
         write_tensors(path, whole | {damage: tensor})
         with pytest.raises(ModelFolderError, match="spelling"):
             StaticEmbedder.from_pretrained(tmp_path / "model")
-
-
-def test_every_view_says_what_a_word_is_read_as(spelled: StaticEmbedder) -> None:
-    assert "tokeners (read as token" in spelled.explain("tokeners bank").to_text(rows=True)
-    for first, second in (("the river", "tokeners bank"), ("tokeners bank", "the river")):
-        why = spelled.explain(first, second)
-        stands = next(row.name for row in why.rows if "tokeners" in row.name).partition("tokeners (read as ")[2]
-        said = f'only partly known: "tokeners" read as "{stands.partition(")")[0]}"'
-        assert said in " ".join(str(why).split()) and said in unescape(why.to_html())
-    both = spelled.explain("bank", "tokeners bank") - spelled.explain("bank", "river bankish")
-    shown = unescape(both.to_html())
-    assert '"bankish" read as "bank' in shown and '"tokeners" read as "token' in shown
-    assert "read as" in spelled.describe("tokeners")

@@ -94,29 +94,25 @@ class AnchorEmbedder(Embedder):
     Attributes:
         encoder: the model that the cosines are taken under; a SentenceTransformer or callable is its `encoder.model`.
         encoder_name: what the encoder is saved as instead of a copy; set when a model is opened that was saved so.
-        vectors: float32 [n, d], one row an anchor; its length is the anchor's weight: 1 unless given or edited.
+        vectors: float32 [n, d], one row an anchor; its length is the anchor's weight: 1 unless edited.
     """
 
     family: ClassVar[str] = "anchors"
 
-    def __init__(self, encoder: Any, anchors: Sequence[str], *, weights: Sequence[float] | None = None) -> None:
+    def __init__(self, encoder: Any, anchors: Sequence[str]) -> None:
         """Encode the anchors.
 
         Args:
             encoder: what `pellucid.load` takes: a name, a SentenceTransformer, a pellucid model, or a callable: list of
                 texts -> array [texts, d].
             anchors: the anchor texts, each once; `read_anchors` reads them from a file.
-            weights: one positive factor an anchor, by which its cosine is multiplied; None takes 1 for all.
 
         Raises:
-            InputError: no anchors, one twice, one that the encoder maps to zero, or weights that do not fit.
+            InputError: no anchors, one twice, or one that the encoder maps to zero.
         """
         texts = check_texts([anchors] if isinstance(anchors, str) else anchors)
         if not texts:
             raise InputError("an anchor model needs at least one anchor text")
-        factors = np.ones(len(texts), np.float32) if weights is None else np.asarray(weights, np.float32)
-        if factors.shape != (len(texts),) or not (np.isfinite(factors) & (factors > 0)).all():
-            raise InputError(f"weights must be {len(texts)} positive numbers, one an anchor, got shape {factors.shape}")
         names = [" ".join(text.split()) for text in texts]
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
@@ -125,7 +121,7 @@ class AnchorEmbedder(Embedder):
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(names, texts))
         self.encoder = load(encoder)
         self.encoder_name: str | None = None
-        self.vectors = np.ascontiguousarray(anchor_vectors(self.encoder, texts) * factors[:, None])
+        self.vectors = np.ascontiguousarray(anchor_vectors(self.encoder, texts))
 
     @classmethod
     def from_parts(
