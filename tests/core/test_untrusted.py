@@ -11,7 +11,7 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 import pellucid
 from pellucid import errors, loading
@@ -140,50 +140,20 @@ def test_a_static_model_with_a_hostile_tokenizer_is_refused_at_the_first_unknown
         pellucid.load(tmp_path / "m").encode("tokenisers aaaaaa")
 
 
-def trained(kind):
-    """A tokenizer with the parts that published teachers of this kind have."""
-    if kind == "unigram":
-        tokenizer = Tokenizer(models.Unigram())
-        tokenizer.normalizer = normalizers.Sequence(
-            [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
-        )
-        tokenizer.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(
-            vocab_size=60, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False
-        )
-    elif kind == "llama":
-        tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-        tokenizer.decoder = decoders.Sequence(
-            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-        )
-        trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<unk>"], show_progress=False)
-    else:
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(use_regex=False)]
-        )
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=60, show_progress=False)
-    tokenizer.train_from_iterator(CORPUS, trainer)
-    return tokenizer
+@pytest.mark.parametrize("make", ["word_piece", "sentence_piece", "byte_level"])
+def test_the_tokenizers_of_published_models_open(tmp_path, make):
+    pytest.importorskip("transformers")
+    import tiny_models
 
-
-@pytest.mark.parametrize("kind", ["unigram", "llama", "llama3"])
-def test_the_tokenizers_of_published_teachers_open(tmp_path, kind):
-    tokenizer = trained(kind)
+    tokenizer = getattr(tiny_models, make)().backend_tokenizer
     tokenizer.enable_padding(length=50)
     tokenizer.enable_truncation(3)
     tokenizer.save(str(tmp_path / "t.json"))
     opened = StoredTokenizer((tmp_path / "t.json").read_bytes(), tmp_path)()
+    assert opened.padding is None and opened.truncation is None
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    for text in CORPUS:
-        assert opened.encode(text).tokens == tokenizer.encode(text).tokens
-    assert opened.padding is None and opened.truncation is None
+    assert [opened.encode(text).tokens for text in CORPUS] == [tokenizer.encode(text).tokens for text in CORPUS]
 
 
 def test_regular_expressions_that_need_no_exponential_time():

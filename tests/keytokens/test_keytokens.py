@@ -103,21 +103,6 @@ def test_normalize_brings_the_embedding_to_length_1():
     assert np.linalg.norm(model.embed(TEXTS), axis=1) == pytest.approx([1, 1, 0, 1], abs=1e-5)
 
 
-def test_documents_are_read_without_the_instruction(llama):
-    told = llama.with_instruction("find cars")
-    assert told.embed(TEXTS, role="document") == pytest.approx(llama.embed(TEXTS), abs=1e-6)
-    assert np.abs(told.embed(TEXTS[0]) - llama.embed(TEXTS[0])).max() > 1e-3
-    assert np.abs(told.encode_document(TEXTS) - llama.encode(TEXTS)).max() < 1e-4
-
-
-def test_a_long_text_loses_its_end_with_a_warning(llama):
-    short = llama.with_settings(replace(llama.settings, max_length=8))
-    with pytest.warns(UserWarning, match="longer than the 8 tokens"):
-        rows = short.embed(["riding the horse on the beach with a doctor", "a man"])
-    assert rows[1] == pytest.approx(llama.embed("a man"), abs=1e-5)
-    assert short.explain("riding the horse on the beach with a doctor").unknown_words()[-1] == "doctor"
-
-
 # Decoding
 
 

@@ -299,13 +299,6 @@ def test_after_last_pooling_nothing_stands_anywhere(mistral):
     assert explanation.rows and all(row.spans1 == row.spans2 == () for row in explanation.rows)
 
 
-def test_words_that_did_not_fit_are_unknown(bert):
-    text = "horse " * 70 + "car"
-    explanation = bert.explain("man", text)
-    assert explanation.unknown1 == () and len(explanation.unknown2) == 71 - 62
-    assert explanation.unknown_words(2) == ["horse", "car"]
-
-
 # Edits
 
 
@@ -365,27 +358,6 @@ def written_backbone(folder, model):
     model.backbone.model.save_pretrained(folder)
     model.backbone.tokenizer.save_pretrained(folder)
     return folder
-
-
-@pytest.mark.usefixtures("outside_allowed")
-def test_a_backbone_can_be_kept_by_name(bert, tmp_path):
-    name = str(written_backbone(tmp_path / "base", bert))
-    bert.save_pretrained(tmp_path / "model", backbone_name=name, dtype="float16")
-    assert not (tmp_path / "model" / "backbone").exists()
-    again = pellucid.load(tmp_path / "model")
-    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(bert.encode(TEXTS)), atol=2e-3)
-    given_one = LexiconEmbedder.from_pretrained(tmp_path / "model", backbone=bert.backbone)
-    np.testing.assert_allclose(dense(given_one.encode(TEXTS)), dense(again.encode(TEXTS)), atol=1e-6)
-
-
-@pytest.mark.usefixtures("outside_allowed")
-def test_another_backbone_than_the_models_own_is_refused(bert, tmp_path):
-    name = str(written_backbone(tmp_path / "base", bert))
-    bert.save_pretrained(tmp_path / "model", backbone_name=name)
-    other = LexiconEmbedder(backbone_of("bert", seed=5), bert.clusters)
-    written_backbone(tmp_path / "base", other)
-    with pytest.raises(ModelFolderError, match="is another model than the one that it was made with"):
-        pellucid.load(tmp_path / "model")
 
 
 @pytest.mark.usefixtures("outside_allowed")

@@ -57,16 +57,13 @@ def test_weights_that_the_processor_is_slow_at_are_told_of_and_can_be_changed(tm
     with pytest.warns(UserWarning, match=f"torch.{dtype}, for which this processor has no instructions.*float"):
         slow = LexiconEmbedder.from_pretrained(tmp_path / "model")
     slow.backbone.model.float()
-    texts = ["the bank", "a loan of money"]
-    found = slow.encode(texts)
-    assert slow.explain(*texts).score == pytest.approx(float((found[0] @ found[1].T).toarray()[0, 0]), abs=1e-5)
     slow.save_pretrained(tmp_path / "again")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again = LexiconEmbedder.from_pretrained(tmp_path / "again").encode(texts)
+        again = LexiconEmbedder.from_pretrained(tmp_path / "again").encode("a loan of money")
         monkeypatch.setattr(module, "half_dtype", lambda: "bfloat16")
         LexiconEmbedder.from_pretrained(tmp_path / "model")
-    assert again.toarray() == pytest.approx(found.toarray(), abs=1e-5)
+    assert again.toarray() == pytest.approx(slow.encode("a loan of money").toarray(), abs=1e-5)
 
 
 def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):
