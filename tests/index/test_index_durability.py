@@ -213,9 +213,3 @@ def test_a_folder_with_something_else_is_never_replaced(tmp_path):
         with pytest.raises(InputError, match="is not empty"):
             pellucid.Index.create(tmp_path / name, {"letters": vectors})
     assert facts(tmp_path) == before
-
-
-@pytest.mark.parametrize("name", [".", "..", "a\0b"])
-def test_a_part_has_a_name_that_its_copy_can_have(tmp_path, name):
-    with pytest.raises(InputError, match="a part is called"):
-        pellucid.Index.create(tmp_path / "index", {name: vectors})

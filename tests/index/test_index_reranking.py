@@ -121,6 +121,7 @@ def test_only_the_first_are_read_and_as_the_index_reads_them(index):
         ("cross-encoder/ms-marco", {}, "give a CrossEncoder"),
         (by_number, {"rerank_top": 0}, "rerank_top is 0"),
         (by_number, {"rerank_top": True}, "rerank_top is True"),
+        *((None, {"top_k": top_k}, "top_k is") for top_k in (0, -1, 1.5, "3", True)),
         (by_number, {"weights": {"rerank": 1}}, "name the parts that find"),
         (by_number, {"weights": {"bm25": 1, "rerank": -1}}, "none negative"),
         (None, {"weights": {"bm25": 1, "rerank": 1}}, "no part of the index is called rerank"),

@@ -78,24 +78,6 @@ def test_a_stretch_of_a_run_is_found_in_it(before, joint, after, language, data)
     assert analyser.query(stretch).weights.keys() <= set(analyser.terms(f"{joint}{run}{joint}{after}"))
 
 
-@pytest.mark.parametrize(
-    ("query", "right", "other"),
-    [
-        ("猫", "我有一只猫", "今天天气很好"),
-        ("東", "東京都に住む", "大阪に住む"),
-        ("月", "5月10日", "2024年"),
-        ("서울", "서울은 대한민국의 수도", "부산은 항구 도시"),
-        ("서울은", "서울에서 논다", "부산에서 논다"),
-        ("학교", "학교에서 공부한다", "집에서 논다"),
-        ("물", "물을 마신다", "불을 끈다"),
-        ("AI", "AI는 새롭다", "차는 새롭다"),
-        ("학교", unicodedata.normalize("NFD", "고등학교"), "도서관"),
-    ],
-)
-def test_words_of_scripts_without_spaces_and_korean_nouns_are_found(tmp_path, query, right, other):
-    assert ranking(tmp_path, query, [other, right])[:1] == ["1"]
-
-
 @given(st.lists(texts, min_size=1, max_size=4), texts, languages, st.booleans())
 def test_some_terms_are_found_at_the_same_places_as_all(passages, query, language, has_read_before):
     analyser = Analyser(language)
@@ -144,8 +126,9 @@ def test_the_terms_of_a_text(text, terms):
 
 def test_stop_words_are_those_of_the_user():
     assert Counter(Analyser(stop_words=[]).terms("the vitamin C, it")) == Counter(["the", "vitamin", "c", "it"])
-    assert Analyser("german").terms("die H\u00e4user und A") == ["die", "haus", "und", "a"]
-    assert Analyser("german", ["die", "UND"]).terms("die H\u00e4user und UND so DIE") == ["haus", "so", "UND", "DIE"]
+    assert sorted(Analyser("german").terms("die H\u00e4user und A")) == ["a", "die", "haus", "und"]
+    words = Analyser("german", ["die", "UND"]).terms("die H\u00e4user und UND so DIE")
+    assert sorted(words) == ["DIE", "UND", "haus", "so"]
 
 
 def ranking(tmp_path, query, documents, **settings):
@@ -188,6 +171,18 @@ def ranking(tmp_path, query, documents, **settings):
         ("STRASSE", "Die Stra\u00dfe am Rathaus der Stadt", ["Die Trasse", "Der Ort"]),
         ("Stra\u00dfe", "DIE STRASSE AM RATHAUS DER STADT", ["Die Trasse", "Der Ort"]),
         ("AIDS", "Those with AIDS take three drugs today", ["First aid", "Hearing aids", "It aids"]),
+        ("is it known who discovered penicillin", "penicillin was discovered by Fleming, who saw it", ["WHO and IT"]),
+        ("CATS AND DOGS", "a dog, a cat", ["the AND gate of a chip"]),
+        ("cats AND dogs", "a dog, a cat", ["the AND gate of a chip"]),
+        ("猫", "我有一只猫", ["今天天气很好"]),
+        ("東", "東京都に住む", ["大阪に住む"]),
+        ("月", "5月10日", ["2024年"]),
+        ("서울", "서울은 대한민국의 수도", ["부산은 항구 도시"]),
+        ("서울은", "서울에서 논다", ["부산에서 논다"]),
+        ("학교", "학교에서 공부한다", ["집에서 논다"]),
+        ("물", "물을 마신다", ["불을 끈다"]),
+        ("AI", "AI는 새롭다", ["차는 새롭다"]),
+        ("학교", unicodedata.normalize("NFD", "고등학교"), ["도서관"]),
     ],
 )
 def test_what_carries_the_meaning_decides(tmp_path, query, right, others):
@@ -199,13 +194,6 @@ def test_what_carries_the_meaning_decides(tmp_path, query, right, others):
 def test_a_letter_is_a_term_with_any_stop_words(tmp_path, stop_words):
     documents = ["vitamin C in oranges, lemons and peppers", "vitamin D"]
     assert ranking(tmp_path, "vitamin C", documents, stop_words=stop_words)[0] == "0"
-
-
-def test_a_question_is_no_acronym(tmp_path):
-    documents = ["WHO and IT", "penicillin was discovered by Fleming, who saw it"]
-    assert ranking(tmp_path, "is it known who discovered penicillin", documents) == ["1"]
-    assert ranking(tmp_path / "2", "CATS AND DOGS", ["the AND gate of a chip", "a dog, a cat"]) == ["1"]
-    assert ranking(tmp_path / "3", "cats AND dogs", ["the AND gate of a chip", "a dog, a cat"]) == ["1"]
 
 
 # --- What is not searched ---

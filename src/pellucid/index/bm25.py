@@ -45,11 +45,6 @@ def query_weights(
     return {term: max_score * product / highest for term, product in products.items() if passages_with.get(term)}
 
 
-def fingerprint(terms: str) -> str:
-    """Return what tells whether stored halves of BM25 are comparable; `terms` does so of what their terms are."""
-    return f"k1 {K1}, b {B}, terms {terms}"
-
-
 def idf(passages: int, passages_with: int) -> float:
     """Return the inverse document frequency of a term, never negative."""
     return math.log1p(max(passages - passages_with + 0.5, 0.5) / (passages_with + 0.5))

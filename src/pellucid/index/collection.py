@@ -383,7 +383,7 @@ class DocumentCollection:
         stored, renamed = self._stored_documents([document.id for document in batch]), list[Document]()
         for document in batch:
             free_id, number = document.id, 1
-            while free_id in new_ids or (free_id in stored and stored[free_id].content != document.content):
+            while free_id in new_ids or (free_id in stored and stored[free_id][2:5] != document[2:5]):
                 number += 1
                 free_id = f"{document.id[:CONTENT_ID_CHARS]}-{number}"
                 stored |= self._stored_documents([free_id])

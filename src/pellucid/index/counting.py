@@ -65,7 +65,7 @@ class TermCounter:
 
     def _learn_tokens(self, tokens: list[str]) -> None:
         """Remember the terms of more tokens."""
-        values = self._analyser.values(tokens)
+        values = map(self._analyser.value, tokens)
         several = [((value,) if value else (), ()) if isinstance(value, str) else value for value in values]
         terms = list(chain.from_iterable(terms for terms, _ in several))
         acronyms = [(part.acronym, part.is_letter) for _, parts in several for part in parts]

@@ -40,11 +40,6 @@ class Document(NamedTuple):
     metadata: dict[str, Any]
     ends: tuple[int, ...]  # where each passage ends in the text, in characters
 
-    @property
-    def content(self) -> tuple[str, str, dict[str, Any]]:
-        """What it is called by where it has no id."""
-        return self.title, self.text, self.metadata
-
     def passage(self, index: int) -> str:
         """Return the text of a passage."""
         return self.text[self.ends[index - 1] if index else 0 : self.ends[index]]

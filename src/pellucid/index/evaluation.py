@@ -39,7 +39,6 @@ TOGETHER = "together"
 """The name of all parts, as searches weigh them."""
 
 MAX_LACKED_ROWS = 3  # of what a missed document lacked
-BATCH_QUERIES = 256  # queries encoded at once
 MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
 
 
@@ -149,7 +148,11 @@ class JudgedQueries:
 
     def __init__(self, snapshot: Snapshot, queries: Queries, relevant: Relevant) -> None:
         """Check the queries and judgements, and encode the queries, each once."""
-        _trec_eval()  # before anything takes time
+        try:
+            import pytrec_eval
+        except ImportError as error:
+            raise missing_extra("pytrec_eval-terrier", "eval") from error
+        self._evaluator: Any = pytrec_eval.RelevanceEvaluator
         settings = snapshot.commit.state.settings
         self.snapshot, self.weights = snapshot, dict[str, float](settings["weights"])
         self._word_weights = validate_word_weights(None, settings)
@@ -157,23 +160,13 @@ class JudgedQueries:
         texts = list(dict.fromkeys(self.texts.values()))
         self._rows: dict[str, dict[str, Vector | None]] = {text: {} for text in texts}  # by text and model
         for name, model in snapshot.models.items():
-            for start in range(0, 0 if model.is_static else len(texts), BATCH_QUERIES):
-                batch = texts[start : start + BATCH_QUERIES]
-                for text, row in zip(batch, model.vectors(batch, "query")):
-                    self._rows[text][name] = row
+            for text, row in () if model.is_static else zip(texts, model.vectors(texts, "query")):
+                self._rows[text][name] = row
 
     def plan(self, query: str, weights: Mapping[str, float]) -> QueryPlan:
         """Return the plan of a query, by its id, with weights that add up to 1."""
         text = self.texts[query]
         return plan_query(text, weights, self.snapshot, self._word_weights, rows=self._rows[text])
-
-    def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
-        """Return the ids of the first hits of each query, best first."""
-        run = {}
-        for query in self.texts:
-            run[query] = [hit.id for hit in search(self.plan(query, weights), top_k)]
-            advance(1)
-        return run
 
     def measured(self, run: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
         """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""
@@ -183,17 +176,9 @@ class JudgedQueries:
             judged[str(index)] = {short_ids[id]: grade for id, grade in grades.items()}
             if run[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
                 ranked[str(index)] = {short_ids[id]: float(-rank) for rank, id in enumerate(run[query])}
-        measures = _trec_eval()(judged, set(names)).evaluate(ranked)
+        measures = self._evaluator(judged, set(names)).evaluate(ranked)
         by_query = [measures.get(str(index), {}) for index in range(len(judged))]
         return [np.array([100 * query.get(name.replace(".", "_"), 0.0) for query in by_query]) for name in names]
-
-
-def _trec_eval() -> Any:
-    try:
-        import pytrec_eval
-    except ImportError as error:
-        raise missing_extra("pytrec_eval-terrier", "eval") from error
-    return pytrec_eval.RelevanceEvaluator
 
 
 def evaluate(
@@ -204,7 +189,12 @@ def evaluate(
     if len(judged.weights) > 1:
         alone = {part: {name: float(name == part) for name in judged.weights} for part in judged.weights}
         weights_of = alone | weights_of
-    runs = {name: judged.run(weights, max(top_k, recall_at), advance) for name, weights in weights_of.items()}
+    runs = dict[str, dict[str, list[str]]]()  # by part and query the ids of the first hits, best first
+    for name, weights in weights_of.items():
+        runs[name] = {}
+        for query in judged.texts:
+            runs[name][query] = [hit.id for hit in search(judged.plan(query, weights), max(top_k, recall_at))]
+            advance(1)
     relevant = {query: {id for id, grade in grades.items() if grade > 0} for query, grades in judged.relevant.items()}
     answered = {name: {q for q, ids in relevant.items() if ids & set(run[q][:top_k])} for name, run in runs.items()}
     missed = [query for query in judged.texts if query not in answered[TOGETHER]]

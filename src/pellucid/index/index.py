@@ -12,13 +12,14 @@ makes every change. `collection.py` holds an index open; `plan.py` and `search.p
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, check_number, shown
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
@@ -26,7 +27,6 @@ from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
     Model,
-    are_all_static,
     model_source,
     open_models,
     open_stored_models,
@@ -39,7 +39,6 @@ from pellucid.index.settings import (
     check_settings,
     precomputed_parts,
     settings_for,
-    validate_min_score,
     validate_steer,
     validate_weights,
     validate_word_weights,
@@ -110,7 +109,7 @@ class Index(DocumentCollection):
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
             "weights": weights,
         }  # fmt: skip
-        settings = settings_for(chosen, opened, are_all_static(opened))
+        settings = settings_for(chosen, opened)
         with writing_folder(folder, _check_vacant) as tmp_path:  # whole or not there; another process may be faster
             settings["models"] = store_models(tmp_path, opened, "models-1")
             first_commit(tmp_path, IndexState(settings))
@@ -142,36 +141,31 @@ class Index(DocumentCollection):
             IndexFolderError: the folder is not an index, is of another version or broken, names a model elsewhere, or a
                 model is not the one that the index was made with.
         """
-        with allow_external(allow_outside):
-            folder = Path(os.path.expanduser(path)).absolute()
-            return cls._open(folder, models, rebuild=rebuild, read_only=read_only)
-
-    @classmethod
-    def _open(cls, folder: Path, models: Any, *, rebuild: bool, read_only: bool) -> Self:
+        folder = Path(os.path.expanduser(path)).absolute()
         check_format(folder)
         if rebuild and read_only:
             raise InputError("an index that is opened with read_only=True cannot be rebuilt")
-        for n_left in reversed(range(MAX_TRIES)):
-            commit = read_commit(folder)
-            settings = commit.state.settings
-            try:
-                if not rebuild:
-                    check_settings(settings, folder / "commit.json")
-                if rebuild and models is not None:
-                    opened = open_models(models)
-                else:
-                    caller_models = {} if models is None else models
-                    if not isinstance(caller_models, Mapping):
+        with allow_external(allow_outside):
+            for n_left in reversed(range(MAX_TRIES)):
+                commit = read_commit(folder)
+                settings, caller_models = commit.state.settings, {} if models is None else models
+                try:
+                    if not rebuild:
+                        check_settings(settings, folder / "commit.json")
+                    if rebuild and models is not None:
+                        opened = open_models(models)
+                    elif isinstance(caller_models, Mapping):
+                        opened = open_stored_models(folder, settings["models"], caller_models, check=not rebuild)
+                    else:
                         raise InputError(f"models are {shown(caller_models)}; give a dict: name of the part -> model")
-                    opened = open_stored_models(folder, settings["models"], caller_models, check=not rebuild)
-                break
-            except PellucidError:
-                if not n_left or read_stamp(folder) == commit.stamp:
-                    raise  # else a rebuild came between, and has removed copies of models
-        index = cls(folder, commit, opened, read_only=read_only)
-        index._caller_models = dict(models) if isinstance(models, Mapping) else {}
-        if rebuild:
-            index._rebuild()
+                    break
+                except PellucidError:
+                    if not n_left or read_stamp(folder) == commit.stamp:
+                        raise  # else a rebuild came between, and has removed copies of models
+            index = cls(folder, commit, opened, read_only=read_only)
+            index._caller_models = dict(models) if isinstance(models, Mapping) else {}
+            if rebuild:
+                index._rebuild()
         return index
 
     @property
@@ -278,7 +272,8 @@ class Index(DocumentCollection):
         check_integer("top_k", top_k)
         check_integer("offset", offset, 0)
         check_integer("rerank_top", rerank_top)
-        lowest_score, snapshot = validate_min_score(min_score), self.snapshot()
+        check_number("min_score", min_score, optional=True)
+        lowest_score, snapshot = -math.inf if min_score is None else float(min_score), self.snapshot()
         conditions = parse_where(where, snapshot.commit.state.fields)
         if rerank is None:
             plan = self._plan(query, snapshot, weights, word_weights, steer)

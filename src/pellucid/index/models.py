@@ -121,11 +121,6 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
     return {name: Model(name, model) for name, model in named.items()}
 
 
-def are_all_static(models: Mapping[str, Model]) -> bool:
-    """Whether all models are static."""
-    return all(model.is_static for model in models.values())
-
-
 def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
     """Return how the models can be opened again; those given as objects or folders are copied to folder/copies."""
     stored = []

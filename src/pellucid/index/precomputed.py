@@ -7,14 +7,14 @@ and `verify` does not compare them with the texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pellucid.core.fingerprint import same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import IndexFolderError, InputError, shown
+from pellucid.errors import InputError, shown
 from pellucid.index.arrays import Vector
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
@@ -92,15 +92,6 @@ class PrecomputedVectors:
             rows = zip(documents, _normalized_rows(array[start:end]))
             rows_by_part[name] = [row for document, row in rows for _ in document.ends]
         return rows_by_part
-
-
-def check_models_unchanged(names: Iterable[str], before: Mapping[str, Model], after: Mapping[str, Model]) -> None:
-    """Check that no model which rows were given for was replaced by a rebuild meanwhile."""
-    for name in names:
-        if name not in after or not same_model(before[name].fingerprint, after[name].fingerprint):
-            raise IndexFolderError(
-                f"the index was rebuilt with another model {name!r} meanwhile; vectors do not fit it"
-            )
 
 
 def remaining_precomputed(state: IndexState, models: Mapping[str, Model]) -> list[str]:

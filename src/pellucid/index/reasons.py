@@ -8,6 +8,7 @@ most of the work is the same for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ class Passages:
 
     def rows(self, model: str) -> tuple[WordList, SpelledRows | None]:
         """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
-        return self._words.rows(model, self._words.split(model, self.texts, self._word_list))
+        return self._words.rows(model, self.texts, self._word_list)
 
 
 class Bm25Query:
@@ -138,14 +139,8 @@ class PassageTerms:
     def __init__(self, texts: Sequence[str], parts: Mapping[str, Callable[[int], Terms]]) -> None:
         """Take the passages as they are indexed, and what gives the terms of each by each part."""
         self.texts, self._parts = texts, parts
-        self._terms: dict[int, dict[str, Terms]] = {}
-
-    def terms(self, passage: int) -> dict[str, Terms]:
-        """Return the terms of a passage by part."""
-        terms = self._terms.get(passage)
-        if terms is None:  # two threads may both read it
-            terms = self._terms[passage] = {name: read(passage) for name, read in self._parts.items()}
-        return terms
+        self.terms = cache(lambda passage: {name: read(passage) for name, read in parts.items()})
+        """The terms of a passage by part."""
 
     def words(self, passage: int) -> list[Triple]:
         """Return the spans that contribute to the score of a passage: start, end, contribution, in text order."""

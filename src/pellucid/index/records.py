@@ -294,103 +294,19 @@ def _title_of(value: Any, file: CorpusFile, row: FileRow) -> str:
 # --- What the columns of a table of text hold ---
 
 
-class CellFormat:
-    """How numbers and dates are written in a table."""
-
-    def __init__(self, decimal: str = ".", date_format: str | None = None) -> None:
-        """Take the decimal mark, and a format of dates beside ISO's, see `CorpusFile`.
-
-        Raises:
-            InputError: the format names no date.
-        """
-        self.decimal = decimal
-        self._date_format = None if date_format is None else strptime_format(date_format)
-        self._numbers = _PLAIN_NUMBER if decimal == "." else _COMMA_NUMBER
-        self.type_of = lru_cache(4096)(self._type_of)
-        """Return what a cell looks like: a type, "missing", or one that a note names: "comma number", "other date"."""
-
-    def _type_of(self, cell: str) -> str:
-        text = cell.strip()
-        lower = text.lower()
-        if lower in MISSING:
-            return "missing"
-        if len(text) > _MAX_CELL_CHARS:
-            return "string"
-        if lower in ("true", "false"):
-            return "boolean"
-        if self._numbers.fullmatch(text) and self.number(text) is not None:
-            return "number"
-        if self.date(text) is not None:
-            return "date"
-        if self.decimal == "." and "," in text and _COMMA_NUMBER.fullmatch(text):
-            return "comma number"
-        return "other date" if _OTHER_DATE.fullmatch(text) else "string"
-
-    def plain_type(self, cells: Sequence[str | None]) -> str | None:
-        """Return "number" or "date" if all of some cells are such in the plainest form, otherwise None; it is quick."""
-        if not cells or None in cells or self.decimal != ".":
-            return None
-        text = "\n".join([*cells, ""])  # type: ignore[list-item]
-        if text.count("\n") != len(cells):
-            return None
-        return next((kind for kind, pattern in _PLAINEST.items() if pattern.fullmatch(text)), None)
-
-    def number(self, text: str) -> int | float | None:
-        """Return the number that a cell says, if metadata can hold it."""
-        if self.decimal == ",":
-            text = text.replace(".", "").replace(",", ".")
-        value = number_in(text)
-        if value is None or isinstance(value, int):
-            return value if value is None or abs(value) <= MAX_INTEGER else None
-        return value if math.isfinite(value) else None
-
-    def date(self, text: str) -> str | None:
-        """Return the date that a cell says, in ISO's form."""
-        if timestamp(text) is not None:
-            return text
-        if self._date_format is None:
-            return None
-        try:
-            moment = datetime.strptime(text, self._date_format)
-        except ValueError:
-            return None
-        return moment.isoformat() if "%H" in self._date_format else moment.date().isoformat()
-
-    def convert(self, value: Any, kind: str) -> Any:
-        """Return a value as one of a type, None where it is missing; ValueError where it is none.
-
-        Args:
-            value: of a cell, or of another kind of file.
-            kind: one of `TYPES`.
-        """
-        if not isinstance(value, str):
-            actual = "boolean" if isinstance(value, bool) else "number"
-            if value is None or actual == kind:
-                return value
-            if kind == "string":
-                return json.dumps(value)
-            raise ValueError
-        if kind == "string":
-            return value
-        text = value.strip()
-        if text.lower() in MISSING:
-            return None
-        if kind == "boolean":
-            converted: Any = _BOOLEANS.get(text.lower())
-        else:
-            converted = self.number(text) if kind == "number" else self.date(text)
-        if converted is None:
-            raise ValueError
-        return converted
-
-
 class Columns:
     """What the columns of a file hold."""
 
     def __init__(self, file: CorpusFile, index_types: Mapping[str, str]) -> None:
-        """Take the file, and the types that columns have elsewhere in the index."""
+        """Take the file, and the types that columns have elsewhere in the index.
+
+        Raises:
+            InputError: its format of dates names no date.
+        """
         self.file, self.source = file, f"{file}, {file.counted}"  # one string for all rows
-        self.cells = CellFormat(file.decimal, file.date_format)
+        self._date_format = None if file.date_format is None else strptime_format(file.date_format)
+        self._numbers = _PLAIN_NUMBER if file.decimal == "." else _COMMA_NUMBER
+        self._look_of = lru_cache(4096)(self._look)
         self.types = dict(file.types)
         """name -> type, of the columns that have one"""
         self._reasons = dict.fromkeys(file.types, "as the given type says")
@@ -428,11 +344,11 @@ class Columns:
     def _count(self, name: str, cells: list[str], lines: Sequence[int]) -> None:
         """Count what the cells of a column look like."""
         looks: list[str] = []
-        if (kind := self.cells.plain_type(cells)) is not None:
+        if (kind := self._plain_type(cells)) is not None:
             self._counts[name][kind] += len(cells)
             looks = [kind]
         else:
-            looks = [self.cells.type_of(cell) if len(cell) <= _MAX_CELL_CHARS else "string" for cell in cells]
+            looks = [self._look_of(cell) if len(cell) <= _MAX_CELL_CHARS else "string" for cell in cells]
             self._counts[name].update(look for look in looks if look != "missing")
         for look in {*looks} - {"missing"}:
             index = looks.index(look)
@@ -457,7 +373,7 @@ class Columns:
     def _converted(self, name: str, column: Sequence[str | None], lines: Sequence[int]) -> Sequence[Any]:
         """Return the cells of a column as what it holds, None where they are missing."""
         kind = self.types.get(name, "string")
-        if kind in ("number", "date") and self.cells.plain_type(column) == kind:
+        if kind in ("number", "date") and self._plain_type(column) == kind:
             if kind == "date":
                 return column
             return [float(cell) if "." in cell else int(cell) for cell in column]  # type: ignore[operator,arg-type]
@@ -499,12 +415,89 @@ class Columns:
             return [self.convert(name, item, line) for item in value]
         kind = self.types[name]
         try:
-            return self.cells.convert(value, kind)
+            return self._typed(value, kind)
         except ValueError:
             raise CorpusError(
                 f"{self.source} {line}: {name!r:.40} is {value!r:.40}, and not a {kind}, {self._reasons[name]}. Fix "
                 f"it, or say what the column holds: --type {name:.40}=string"
             ) from None
+
+    # Cells
+
+    def _look(self, cell: str) -> str:
+        """Return what a cell looks like: a type, "missing", or what a note names: "comma number", "other date"."""
+        text = cell.strip()
+        lower = text.lower()
+        if lower in MISSING:
+            return "missing"
+        if len(text) > _MAX_CELL_CHARS:
+            return "string"
+        if lower in ("true", "false"):
+            return "boolean"
+        if self._numbers.fullmatch(text) and self._number(text) is not None:
+            return "number"
+        if self._date(text) is not None:
+            return "date"
+        if self.file.decimal == "." and "," in text and _COMMA_NUMBER.fullmatch(text):
+            return "comma number"
+        return "other date" if _OTHER_DATE.fullmatch(text) else "string"
+
+    def _plain_type(self, cells: Sequence[str | None]) -> str | None:
+        """Return "number" or "date" if all of some cells are such in the plainest form, otherwise None; it is quick."""
+        if not cells or None in cells or self.file.decimal != ".":
+            return None
+        text = "\n".join([*cells, ""])  # type: ignore[list-item]
+        if text.count("\n") != len(cells):
+            return None
+        return next((kind for kind, pattern in _PLAINEST.items() if pattern.fullmatch(text)), None)
+
+    def _number(self, text: str) -> int | float | None:
+        """Return the number that a cell says, if metadata can hold it."""
+        if self.file.decimal == ",":
+            text = text.replace(".", "").replace(",", ".")
+        value = number_in(text)
+        if value is None or isinstance(value, int):
+            return value if value is None or abs(value) <= MAX_INTEGER else None
+        return value if math.isfinite(value) else None
+
+    def _date(self, text: str) -> str | None:
+        """Return the date that a cell says, in ISO's form."""
+        if timestamp(text) is not None:
+            return text
+        if self._date_format is None:
+            return None
+        try:
+            moment = datetime.strptime(text, self._date_format)
+        except ValueError:
+            return None
+        return moment.isoformat() if "%H" in self._date_format else moment.date().isoformat()
+
+    def _typed(self, value: Any, kind: str) -> Any:
+        """Return a value as one of a type, None where it is missing; ValueError where it is none.
+
+        Args:
+            value: of a cell, or of another kind of file.
+            kind: one of `TYPES`.
+        """
+        if not isinstance(value, str):
+            actual = "boolean" if isinstance(value, bool) else "number"
+            if value is None or actual == kind:
+                return value
+            if kind == "string":
+                return json.dumps(value)
+            raise ValueError
+        if kind == "string":
+            return value
+        text = value.strip()
+        if text.lower() in MISSING:
+            return None
+        if kind == "boolean":
+            converted: Any = _BOOLEANS.get(text.lower())
+        else:
+            converted = self._number(text) if kind == "number" else self._date(text)
+        if converted is None:
+            raise ValueError
+        return converted
 
 
 def strptime_format(date_format: str) -> str:

@@ -265,14 +265,6 @@ class Segment:
             raise corruption_error(self.name, "a field points outside its values")
         return values.astype(np.int64)
 
-    def column_items(self) -> Iterator[tuple[int, int, Any]]:
-        """Yield row, column and value of every entry of the metadata that conditions see."""
-        for column in self.tensors["column.keys"].tolist():
-            with corruption_reported(self.name):
-                rows, values = self.column(column)
-            for row, value in zip(rows.tolist(), values.tolist()):
-                yield row, column, value
-
     def scan(self, parts: tuple[str, ...]) -> PassageScan:
         """Return what finds the best passages by BM25, where it is counted, and some dense parts; it is kept."""
         if parts not in self._scans:  # two threads may both make it

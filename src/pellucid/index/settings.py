@@ -6,15 +6,14 @@ They come from a user or, in a commit, from anyone: `check_types` sees that they
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import IndexFolderError, InputError, check_number, shown
-from pellucid.index.bm25 import fingerprint
+from pellucid.errors import IndexFolderError, InputError, shown
+from pellucid.index import bm25
 from pellucid.index.terms import Analyser
 from pellucid.text.unicode import normalize
 
@@ -94,21 +93,21 @@ def with_precomputed(settings: Mapping[str, Any], names: Iterable[str]) -> dict[
     return {**settings, _PRECOMPUTED_KEY: sorted(set(names))}
 
 
-def settings_for(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
+def settings_for(settings: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with BM25's fingerprint and weights for some models: the defaults where they are None."""
     names = list(models)
-    together = _STATIC_WEIGHT if static else _TRANSFORMER_WEIGHT
+    together = _STATIC_WEIGHT if all(model.is_static for model in models.values()) else _TRANSFORMER_WEIGHT
     together = (together if settings["bm25"] else 1.0) if names else 0.0
     default = {BM25: 1.0 - together, **{name: together / len(names) for name in names}}
     weights = validate_weights(settings["weights"], _part_names(settings, names), default)
     return {**settings, "weights": weights, "analyser": _bm25_fingerprint(settings)}
 
 
-def rebuilt_settings(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
+def rebuilt_settings(settings: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of an index for other models; weights stay if they can be used and are of the same parts."""
-    names, usable = list(models), not _find_weight_problem(settings)
-    stays = usable and set(settings["weights"]) == set(_part_names(settings, names))
-    new = settings_for({**settings, "weights": settings["weights"] if stays else None}, names, static)
+    usable = not _find_weight_problem(settings)
+    stays = usable and set(settings["weights"]) == set(_part_names(settings, list(models)))
+    new = settings_for({**settings, "weights": settings["weights"] if stays else None}, models)
     return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}}
 
 
@@ -117,7 +116,8 @@ def _part_names(settings: Mapping[str, Any], models: list[str]) -> list[str]:
 
 
 def _bm25_fingerprint(settings: Mapping[str, Any]) -> str:
-    return fingerprint(Analyser(settings["language"], settings["stop_words"]).fingerprint)
+    """Return what tells whether stored halves of BM25 are comparable."""
+    return f"k1 {bm25.K1}, b {bm25.B}, terms {Analyser(settings['language'], settings['stop_words']).fingerprint}"
 
 
 def validate_weights(weights: Weights, parts: Sequence[str], default: Mapping[str, float]) -> dict[str, float]:
@@ -169,12 +169,6 @@ def validate_steer(steer: Weights) -> dict[str, float]:
                 f"the weight of {shown(text)} in steer is {shown(weight)}; give a text, and one from -10 to 10"
             )
     return {text: float(weight) for text, weight in steer.items() if weight}
-
-
-def validate_min_score(score: float | None) -> float:
-    """Return the lowest score that a hit may have; None for any."""
-    check_number("min_score", score, optional=True)
-    return -math.inf if score is None else float(score)
 
 
 def check_settings(settings: Mapping[str, Any], file: Path) -> None:

@@ -143,7 +143,7 @@ class Analyser:
         self.function_words = self.stop_words | default
         self._stem = _stemmer(language)
         self._parts = lru_cache(_MAX_CACHED_TOKENS)(self._parts_of_token)
-        self._value = lru_cache(_MAX_CACHED_TOKENS)(self._value_of_token)
+        self.value = lru_cache(_MAX_CACHED_TOKENS)(self._value_of_token)
         # Of a word in lower case its term, "" for a stop word; a token in lower case without punctuation around it.
         self._term = lru_cache(_MAX_CACHED_TOKENS)(lambda word: "" if word in self.stop_words else self._stem(word))
         self._bare_word = lru_cache(_MAX_CACHED_TOKENS)(lambda token: fold_case(token.strip(PUNCTUATION)))
@@ -151,21 +151,12 @@ class Analyser:
     @property
     def fingerprint(self) -> str:
         """A hash of what terms depend on: the stop words, and what becomes of a text."""
-        content = (sorted(self.stop_words), self.terms(_PROBE))
+        content = (sorted(self.stop_words), sorted(self.terms(_PROBE)))
         return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of `text`, in no order."""
-        terms: list[str] = []
-        for line in (text if text.isascii() else normalize(text).text).split("\n"):
-            tokens = line.split()
-            values = self.values(tokens)
-            terms += [value for value in values if type(value) is str and value]
-            for index, value in enumerate(values):
-                if type(value) is tuple:
-                    terms += value[0]
-                    terms += [part.acronym for part in value[1] if self._is_acronym(tokens, index, part.is_letter)]
-        return terms
+        return self.term_positions(text)[0]
 
     def term_positions(
         self, text: str, requested: Container[str] | None = None, word_spans: Iterable[Sequence[int]] | None = None
@@ -291,10 +282,6 @@ class Analyser:
             return tokens[sentence[0]]
         is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
-
-    def values(self, tokens: list[str]) -> list[TokenTerms]:
-        """Return the terms of tokens in word form, each as `TokenTerms`."""
-        return list(map(self._value, tokens))
 
     def context_flags(self, token: str) -> int:
         """Return what a token tells of its neighbours in capitals: HAS_LOWER_CASE + IN_CAPITALS + BEFORE_LETTER."""

@@ -84,8 +84,10 @@ def _check_vectors(
 def _check_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> Iterator[str]:
     """Say which documents' metadata differ from what conditions see of them."""
     stored: dict[int, Counter[tuple[int, object]]] = {}
-    for row, column, value in segment.column_items():
-        stored.setdefault(row, Counter())[column, value] += 1
+    for column in segment.tensors["column.keys"].tolist():
+        rows, values = segment.column(column)
+        for row, value in zip(rows.tolist(), values.tolist()):
+            stored.setdefault(row, Counter())[column, value] += 1
     for row in segment.live_rows().tolist():
         document = segment.document(row)
         try:

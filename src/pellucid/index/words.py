@@ -112,20 +112,19 @@ class WordCache:
                     self._numbers[word] = number
         return number
 
-    def split(self, name: str, texts: list[str], words: WordList) -> WordList:
-        """Return the words of `texts` as a static model cuts them; `words` are what `read` returns."""
-        if self._is_cut_by(name, texts):
-            return self._numbered([self.models[name].vocabulary.split(text) for text in texts])
-        return words
-
     def _is_cut_by(self, name: str, texts: Iterable[str]) -> bool:
         """Whether a static model cuts texts in its own way: where it has phrases, or scripts without spaces."""
         if name in self._phrase_models:
             return True
         return self.models[name].vocabulary.cuts_scripts and not all(map(str.isascii, texts))
 
-    def rows(self, name: str, words: WordList) -> tuple[WordList, SpelledRows | None]:
-        """Return the words, as `split` returns them, that a static model has a row for, also by spelling."""
+    def rows(self, name: str, texts: list[str], words: WordList) -> tuple[WordList, SpelledRows | None]:
+        """Return the words of `texts` that a static model has a row for, as it cuts them, also by spelling.
+
+        `words` are what `read` returns.
+        """
+        if self._is_cut_by(name, texts):
+            words = self._numbered([self.models[name].vocabulary.split(text) for text in texts])
         rows = self._rows[name][words.values]
         spelled = self.models[name].spelled_rows()
         if spelled is not None:

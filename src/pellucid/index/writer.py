@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.core.fingerprint import same_model
 from pellucid.errors import IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
     DocumentRows,
@@ -45,9 +46,9 @@ from pellucid.index.commits import (
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
 from pellucid.index.metadata import Fields, register
-from pellucid.index.models import Model, are_all_static, store_models
+from pellucid.index.models import Model, store_models
 from pellucid.index.plan import Snapshot
-from pellucid.index.precomputed import Rows, check_models_unchanged, remaining_precomputed, stored_rows
+from pellucid.index.precomputed import Rows, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts, rebuilt_settings, with_precomputed
 from pellucid.persistence.store import checksum, flush_to_disk, write_tensors, writing
@@ -228,13 +229,6 @@ class _Block(NamedTuple):
     vectors: Mapping[str, DocumentRows]  # by model
     rows: Rows  # those of the vectors that were there before
 
-    @property
-    def bytes(self) -> int:
-        """About the bytes that it takes."""
-        n_bytes = sum(len(document.title) + len(document.text) for document in self.documents)
-        n_bytes += sum(array.nbytes for array in self.counts[1:]) if self.counts else 0
-        return n_bytes + sum(map(bytes_of_rows, self.vectors.values()))
-
 
 class Additions:
     """Documents to make visible in one commit, with what is computed of them before: others may write meanwhile."""
@@ -251,8 +245,10 @@ class Additions:
         texts = [text for document in documents for text in document.passages()]
         counts = self._counter.count(texts) if self.snapshot.commit.state.settings["bm25"] else None
         block = _Block(documents, counts, document_vectors(self.snapshot.models, texts, rows), rows)
-        self._bytes += block.bytes
         self._blocks.append(block)
+        self._bytes += sum(len(document.title) + len(document.text) for document in documents)
+        self._bytes += sum(array.nbytes for array in counts[1:]) if counts else 0
+        self._bytes += sum(map(bytes_of_rows, block.vectors.values()))
 
     @property
     def is_due(self) -> bool:
@@ -279,8 +275,11 @@ class Additions:
 
     def use_models(self, before: Mapping[str, Model], models: Mapping[str, Model]) -> None:
         """Compute what `models` make of the documents, if a rebuild put them in the place of those `before`."""
-        names = {name for block in self._blocks for name in block.rows}
-        check_models_unchanged(names, before, models)
+        for name in {name for block in self._blocks for name in block.rows}:
+            if name not in models or not same_model(before[name].fingerprint, models[name].fingerprint):
+                raise IndexFolderError(
+                    f"the index was rebuilt with another model {name!r} meanwhile; vectors do not fit it"
+                )
         if models is not self.snapshot.models:
             for position, block in enumerate(self._blocks):
                 texts = [text for document in block.documents for text in document.passages()]
@@ -350,7 +349,7 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
         if problem := file.find_problem(folder):
             raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
     precomputed = remaining_precomputed(previous.state, models)
-    settings = with_precomputed(rebuilt_settings(previous.state.settings, models, are_all_static(models)), precomputed)
+    settings = with_precomputed(rebuilt_settings(previous.state.settings, models), precomputed)
     settings["models"] = store_models(folder, models, f"models-{previous.state.commit + 1}")
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
