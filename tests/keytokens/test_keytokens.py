@@ -52,17 +52,20 @@ def mini():
 # Embeddings
 
 
-def test_the_mean_is_of_the_texts_own_states_for_a_decoder(llama):
-    hidden, ids = states_of(llama, TEXTS[1])
-    assert ids[0] == 1  # the start token
-    assert llama.embed(TEXTS)[1] == pytest.approx(hidden[1:].mean(axis=0), abs=1e-5)
-
-
-def test_the_mean_is_of_all_states_for_an_encoder_as_in_sentence_transformers(mini):
-    hidden, _ = states_of(mini, TEXTS[1])
-    assert mini.embed(TEXTS)[1] == pytest.approx(hidden.mean(axis=0), abs=1e-5)
-    own = mini.with_settings(replace(mini.settings, special_tokens=False))
-    assert own.embed(TEXTS[1]) == pytest.approx(hidden[1:-1].mean(axis=0), abs=1e-5)
+@pytest.mark.parametrize(
+    ("kind", "values", "read", "pool"),
+    [
+        ("llama", {}, "{}", lambda hidden: hidden[1:].mean(axis=0)),  # all but the tokenizer's start token
+        ("bert", {}, "{}", lambda hidden: hidden.mean(axis=0)),  # of an encoder all, as in sentence-transformers
+        ("bert", {"special_tokens": False}, "{}", lambda hidden: hidden[1:-1].mean(axis=0)),
+        ("gpt_neo", {"start_token": True}, "<|endoftext|>{}", lambda hidden: hidden[1:].mean(axis=0)),
+        ("gpt_neo", {"pooling": "last", "end_token": True}, "{}<|endoftext|>", lambda hidden: hidden[-1]),
+    ],
+)
+def test_an_embedding_is_made_of_these_states(kind, values, read, pool):
+    model = embedder(kind, headless=kind == "bert", **values)
+    hidden, _ = states_of(model, read.format(TEXTS[1]))
+    assert model.embed(TEXTS)[1] == pytest.approx(pool(hidden), abs=1e-5)
 
 
 def test_the_weighted_mean_counts_a_state_as_often_as_its_position():
@@ -70,20 +73,6 @@ def test_the_weighted_mean_counts_a_state_as_often_as_its_position():
     hidden, _ = states_of(model, TEXTS[0])
     weights = np.arange(1, len(hidden) + 1)
     assert model.embed(TEXTS)[0] == pytest.approx((weights @ hidden) / weights.sum(), abs=1e-5)
-
-
-def test_a_start_token_is_read_but_not_averaged():
-    model = embedder("gpt_neo", start_token=True)
-    hidden, _ = states_of(model, "<|endoftext|>" + TEXTS[0])
-    assert model.embed(TEXTS)[0] == pytest.approx(hidden[1:].mean(axis=0), abs=1e-5)
-    plain = model.with_settings(replace(model.settings, start_token=False))
-    assert np.abs(plain.embed(TEXTS[0]) - model.embed(TEXTS[0])).max() > 1e-3
-
-
-def test_an_end_token_is_what_last_pooling_takes():
-    model = embedder("gpt_neo", pooling="last", end_token=True)
-    hidden, _ = states_of(model, TEXTS[0] + "<|endoftext|>")
-    assert model.embed(TEXTS[0]) == pytest.approx(hidden[-1], abs=1e-5)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -172,12 +161,6 @@ def test_key_tokens_are_named_and_may_be_negative(llama):
     assert llama.key_tokens("") == []
 
 
-@pytest.mark.parametrize("k", [0, -1, 10_000, 2.5, True])
-def test_a_k_out_of_range_is_refused(llama, k):
-    with pytest.raises(InputError, match="k is"):
-        llama.key_tokens("a man", k)
-
-
 # Rows of tokens
 
 
@@ -247,29 +230,6 @@ def test_the_component_is_the_first_singular_vector_and_lambda_given_or_fitted(l
     fitted = component_adjustment(rows)
     assert fitted.strength == pytest.approx(-float(rows.mean(axis=0) @ first), abs=1e-4)
     assert float(fitted.apply(rows).mean(axis=0) @ first) == pytest.approx(0, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((["a man"], "mean"), "at least two"),
-        ((["", ""], "component"), "got 0 of 2"),
-        ((TEXTS, "median"), "must be one of mean, component"),
-        (([3, "a"], "mean"), "text 0 is int"),
-    ],
-)
-def test_adjustments_that_cannot_be_fitted_are_refused(llama, arguments, message):
-    with pytest.raises(InputError, match=message):
-        llama.fitted(*arguments)
-
-
-def test_strength_belongs_to_the_component(llama):
-    with pytest.raises(InputError, match="belongs to the adjustment 'component'"):
-        llama.fitted(TEXTS, "mean", strength=1.0)
-    with pytest.raises(InputError, match="finite"):
-        llama.fitted(TEXTS, "component", strength=float("nan"))
-    with pytest.raises(InputError, match="5 dimensions and the embeddings of 32"):
-        llama.with_adjustment(Adjustment("mean", np.ones(5, np.float32)))
 
 
 # Explanations
@@ -393,18 +353,41 @@ def test_what_stock_modules_cannot_express_is_refused_with_the_reason(tmp_path, 
 # Bad input
 
 
-def test_input_embeddings_that_are_not_the_head_are_refused():
-    with pytest.raises(InputError, match="not its head"):
-        KeyTokenEmbedder(backbone_of("llama", headless=True), KeyTokenSettings(top_k=5))
+def rows_of(count, width=32):
+    return np.ones((count, width), np.float32)
 
 
-def test_a_tokenizer_of_another_model_is_refused(llama):
-    with pytest.raises(InputError, match="not of the same model"):
-        KeyTokenEmbedder(llama.backbone, llama.settings, head=np.ones((50, 32), np.float32))
-    with pytest.raises(InputError, match="not of the same model"):
-        TokenHead(np.ones((50_000, 8), np.float32), llama.backbone.tokenizer)
-    with pytest.raises(InputError, match="rows of the head have 16 dimensions"):
-        KeyTokenEmbedder(llama.backbone, llama.settings, head=np.ones((len(llama.head), 16), np.float32))
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *((lambda model, k=k: model.key_tokens("a man", k), "k is") for k in (0, -1, 10_000, 2.5, True)),
+        (lambda model: model.fitted(["a man"], "mean"), "at least two"),
+        (lambda model: model.fitted(["", ""], "component"), "got 0 of 2"),
+        (lambda model: model.fitted(TEXTS, "median"), "must be one of mean, component"),
+        (lambda model: model.fitted([3, "a"], "mean"), "text 0 is int"),
+        (lambda model: model.fitted(TEXTS, "mean", strength=1.0), "belongs to the adjustment 'component'"),
+        (lambda model: model.fitted(TEXTS, "component", strength=float("nan")), "finite"),
+        (
+            lambda model: model.with_adjustment(Adjustment("mean", np.ones(5, np.float32))),
+            "5 dimensions and the embeddings of 32",
+        ),
+        (lambda _: KeyTokenEmbedder(backbone_of("llama", headless=True), KeyTokenSettings(top_k=5)), "not its head"),
+        (lambda model: KeyTokenEmbedder(model.backbone, head=rows_of(50)), "not of the same model"),
+        (lambda model: TokenHead(rows_of(50_000, 8), model.backbone.tokenizer), "not of the same model"),
+        (
+            lambda model: KeyTokenEmbedder(model.backbone, head=rows_of(len(model.head), 16)),
+            "rows of the head have 16 dimensions",
+        ),
+        (
+            lambda model: model.with_settings(replace(model.settings, top_k=100_000)),
+            "top_k is 100000; it must be an integer, at least 1 and at most",
+        ),
+        (lambda model: model.decode(np.ones((2, 5)), 3), r"not \[n, 32\]"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(llama, call, message):
+    with pytest.raises(InputError, match=message):
+        call(llama)
 
 
 def test_tokens_added_to_an_embedders_tokenizer_need_no_row():
@@ -413,13 +396,6 @@ def test_tokens_added_to_an_embedders_tokenizer_need_no_row():
     tokenizer.add_tokens(["[SOS]", "{SOS}"])
     head = TokenHead(np.ones((before, 8), np.float32), tokenizer)
     assert len(head.spelled) == before
-
-
-def test_top_k_and_widths_out_of_range_are_refused(llama):
-    with pytest.raises(InputError, match="top_k is 100000; it must be an integer, at least 1 and at most"):
-        llama.with_settings(replace(llama.settings, top_k=100_000))
-    with pytest.raises(InputError, match=r"not \[n, 32\]"):
-        llama.decode(np.ones((2, 5)), 3)
 
 
 @pytest.mark.parametrize(

@@ -196,53 +196,41 @@ def test_the_vocabulary_of_a_transformers_tokenizer():
 
 # --- What is refused --------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("k", [0, -1, 2.5, True, "4"])
-def test_a_number_of_clusters_that_is_none(k):
-    with pytest.raises(InputError, match="k is "):
-        _bert(k)
+_TWENTY = [f"t{number}" for number in range(20)]
 
 
-def test_more_clusters_than_tokens():
-    with pytest.raises(InputError, match="10 clusters cannot be made of 9 different tokens"):
-        _bert(10)
-    equal = np.ones((5, 3), np.float32)
-    with pytest.raises(InputError, match="2 clusters cannot be made of 1 different"):
-        cluster_vocabulary(equal, list("abcde"), 2)
+def _ones(rows):
+    return np.ones((rows, 2), np.float32)
 
 
-def test_head_and_tokenizer_of_different_models():
-    tokens = [f"t{number}" for number in range(20)]
-    with pytest.raises(InputError, match=r"19 rows and the tokenizer 20 tokens.*resize"):
-        cluster_vocabulary(np.ones((19, 2), np.float32), tokens, 2)
-    with pytest.raises(InputError, match="4,117 rows and the tokenizer 20 tokens"):
-        cluster_vocabulary(np.ones((4117, 2), np.float32), tokens, 2)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *((lambda k=k: _bert(k), "k is ") for k in (0, -1, 2.5, True, "4")),
+        (lambda: _bert(10), "10 clusters cannot be made of 9 different tokens"),
+        (lambda: cluster_vocabulary(_ones(5), list("abcde"), 2), "2 clusters cannot be made of 1 different"),
+        (lambda: cluster_vocabulary(_ones(19), _TWENTY, 2), r"19 rows and the tokenizer 20 tokens.*resize"),
+        (lambda: cluster_vocabulary(_ones(4117), _TWENTY, 2), "4,117 rows and the tokenizer 20 tokens"),
+        (lambda: cluster_vocabulary(np.ones(3, np.float32), list("abc"), 1), "shape"),
+        (
+            lambda: cluster_vocabulary(np.array([[1, 1], [1, np.nan], [1, 1]], np.float32), list("abc"), 1),
+            "1 rows hold NaN or infinity, the first is row 1",
+        ),
+        (lambda: replace(_bert(), names=["a", "b", "c"]), "3 names and 4 lists"),
+        (lambda: replace(_bert(), assignment=_bert().assignment + 1), "clusters -1 to 3"),
+    ],
+)
+def test_what_makes_no_clusters_is_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_spare_rows_have_no_cluster_and_tensors_are_taken():
+    torch = pytest.importorskip("torch")
     padded = np.zeros((64, 2), np.float32)
     padded[:20] = _RNG.normal(size=(20, 2))
-    assert cluster_vocabulary(padded, tokens, 2).assignment[20:].tolist() == [-1] * 44
-
-
-def test_rows_that_are_no_matrix_of_numbers():
-    with pytest.raises(InputError, match="shape"):
-        cluster_vocabulary(np.ones(3, np.float32), ["a", "b", "c"], 1)
-    broken = np.ones((3, 2), np.float32)
-    broken[1, 1] = np.nan
-    with pytest.raises(InputError, match="1 rows hold NaN or infinity, the first is row 1"):
-        cluster_vocabulary(broken, ["a", "b", "c"], 1)
-
-
-def test_parts_that_do_not_fit():
-    clusters = _bert()
-    with pytest.raises(InputError, match="3 names and 4 lists"):
-        replace(clusters, names=clusters.names[:3])
-    with pytest.raises(InputError, match="clusters -1 to 3"):
-        replace(clusters, assignment=clusters.assignment + 1)
-
-
-def test_tensors_are_taken_too():
-    torch = pytest.importorskip("torch")
-    rows = torch.nn.Parameter(torch.from_numpy(_BERT_ROWS).bfloat16())
-    assert len(cluster_vocabulary(rows, _BERT, 3)) == 3
+    rows = torch.nn.Parameter(torch.from_numpy(padded).bfloat16())
+    assert cluster_vocabulary(rows, _TWENTY, 2).assignment[20:].tolist() == [-1] * 44
 
 
 # --- A real vocabulary ------------------------------------------------------------------------------------------------

@@ -442,23 +442,26 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     assert found >= 6  # adapter, optimizer, schedule, random numbers, state of the trainer and of the run
 
 
-def test_bad_input_is_refused_before_anything_starts(tmp_path, monkeypatch):
-    model = lexicon()
-    with pytest.raises(InputError, match="no training sets"):
-        train_lexicon(model, [], tmp_path / "run")
-    with pytest.raises(InputError, match="one name"):
-        train(model, tmp_path / "run", [TrainingSet("a", ROWS)] * 2)
-    with pytest.raises(InputError, match="hold a dot"):
-        train(model, tmp_path / "run", [TrainingSet("a.b", ROWS)])
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (lambda model, run: train_lexicon(model, [], run), "no training sets"),
+        (lambda model, run: train(model, run, [TrainingSet("a", ROWS)] * 2), "one name"),
+        (lambda model, run: train(model, run, [TrainingSet("a.b", ROWS)]), "hold a dot"),
+        (lambda model, run: train(model.scale({0: 0.5}), run), "scaled or merged"),
+        (lambda model, run: TextSet("texts", ["a", "b"], np.ones((1, 3))), "2 texts and 1 vectors"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(tmp_path, start, message):
+    with pytest.raises(InputError, match=message):
+        start(lexicon(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_is_of_one_process(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="one device; start it without torchrun"):
-        train(model, tmp_path / "run")
-    monkeypatch.undo()
-    with pytest.raises(InputError, match="scaled or merged"):
-        train(model.scale({0: 0.5}), tmp_path / "run")
-    with pytest.raises(InputError, match="2 texts and 1 vectors"):
-        TextSet("texts", ["a", "b"], np.ones((1, 3)))
-    assert not (tmp_path / "run").exists()
+        train(lexicon(), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -167,11 +167,6 @@ def test_settings_of_no_use_are_named(bert, change, message):
         changed(bert, **change)
 
 
-def test_a_slow_tokenizer_is_refused():
-    with pytest.raises(InputError, match="gives no character offsets"):
-        Reader(object(), LexiconSettings())
-
-
 # Embeddings
 
 
@@ -257,22 +252,34 @@ def test_truncation_is_counted_and_said(bert):
         np.testing.assert_allclose(dense(found)[1], dense(bert.encode("horse " * 62))[0], atol=1e-5)
 
 
-def test_a_backbone_of_nan_is_said(bert):
-    broken = Clusters(
-        bert.clusters.assignment, bert.clusters.centroids * np.float32(np.nan), bert.clusters.names, bert.clusters.words
-    )
-    with pytest.raises(InputError, match="NaN or infinity"):
-        LexiconEmbedder(bert.backbone, broken).encode("horse")
+NO_TOKENS, FIVE_TOKENS = np.zeros(0, np.int64), np.zeros(5, np.int64)
 
 
-def test_clusters_of_another_model_are_refused(bert):
-    with pytest.raises(InputError, match="centroids have 8 dimensions and the states of the backbone 32"):
-        LexiconEmbedder(bert.backbone, Clusters(np.zeros(0, int), np.ones((1, 8), np.float32), ["one"], [()]))
-    other = Clusters(np.zeros(5, np.int64), np.ones((1, 32), np.float32), ["one"], [("a",)])
-    with pytest.raises(InputError, match="of 5 tokens and the backbone's head has"):
-        LexiconEmbedder(bert.backbone, other)
-    with pytest.raises(InputError, match="bias must be 20 finite numbers"):
-        LexiconEmbedder(bert.backbone, bert.clusters, bias=np.ones(3, np.float32))
+def one_cluster(assignment, width):
+    return Clusters(assignment, np.ones((1, width), np.float32), ["one"], [("a",)])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda _: Reader(object(), LexiconSettings()), "gives no character offsets"),
+        (lambda model: LexiconEmbedder(model.backbone, one_cluster(NO_TOKENS, 8)), "centroids have 8 .* backbone 32"),
+        (lambda model: LexiconEmbedder(model.backbone, one_cluster(FIVE_TOKENS, 32)), "of 5 tokens and the backbone's"),
+        (
+            lambda model: LexiconEmbedder(model.backbone, model.clusters, bias=np.ones(3, np.float32)),
+            "bias must be 20 finite numbers",
+        ),
+        (
+            lambda model: LexiconEmbedder(
+                model.backbone, replace(model.clusters, centroids=model.clusters.centroids * np.float32(np.nan))
+            ).encode("horse"),
+            "NaN or infinity",
+        ),
+    ],
+)
+def test_parts_that_make_no_model_are_refused(bert, call, message):
+    with pytest.raises(InputError, match=message):
+        call(bert)
 
 
 # Explanations
