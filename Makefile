@@ -95,7 +95,7 @@ lowest:  ## the tests with the oldest direct dependencies that pyproject.toml al
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
 	$(LOWEST)/bin/python -m pytest
 
-fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full disks, odd texts; FUZZ="--seed 1" for others
+fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full disks; FUZZ="--seed 1" for others
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
 fuzz-native: $(VENV)/test.stamp  ## the same with C kernels that check every access to memory; needs gcc

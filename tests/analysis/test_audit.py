@@ -257,12 +257,6 @@ def test_anchor_models_are_audited_and_mended(fruit):
     assert cards(model, texts, "car")[0].strongest[0].text in ("car", "bicycle car")
 
 
-def test_static_models_are_audited(fruit):
-    found = audit(fruit, ["apple", "pear", "car", "bicycle", "apple car", "the"])
-    assert found.family == "static" and len(found.measured) == 3
-    assert cards(fruit, ["apple", "car"], 2)[0].strongest[0].text == "car"
-
-
 def test_no_text_or_name_can_steer_a_terminal_or_a_page():
     rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
     model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[2]])

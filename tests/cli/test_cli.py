@@ -22,7 +22,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from commands import run_command
+from commands import all_commands, run_command
 from pellucid import __version__, progress
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
@@ -66,18 +66,13 @@ def shell(model: Path, script: str, **more: object) -> subprocess.CompletedProce
 # --- encode -----------------------------------------------------------------------------------------------------------
 
 
-def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path):
+@pytest.mark.parametrize("block", [1, 5, 100])
+def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path, monkeypatch, block):
+    monkeypatch.setattr(cli, "_BLOCK_TEXTS", block)
     run("encode", texts, "-o", tmp_path / "rows.npy")
     rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
     assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 3)
     assert (rows == fruit.encode(TEXTS)).all()
-
-
-@pytest.mark.parametrize("block", [1, 5])
-def test_blocks_leave_no_trace_in_the_file(run, texts, fruit, tmp_path, monkeypatch, block):
-    monkeypatch.setattr(cli, "_BLOCK_TEXTS", block)
-    run("encode", texts, "-o", tmp_path / "rows.npy")
-    assert (np.load(tmp_path / "rows.npy") == fruit.encode(TEXTS)).all()
 
 
 def test_json_lines_go_to_stdout_and_keep_every_bit(run, texts, fruit):
@@ -134,13 +129,6 @@ _READERS = {
 }
 
 
-def _leaves(command, path=()):
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _leaves(inner, (*path, name))
-    if not hasattr(command, "commands"):
-        yield path, command
-
-
 _SILENT = ("serve", "mcp", "evaluate", "doctor")  # they wait, ask the hub, or report what is wrong
 
 
@@ -150,7 +138,7 @@ def test_a_wrong_value_of_any_option_ends_well_or_with_one_line(models, tmp_path
     monkeypatch.chdir(tmp_path)
     Path("good.txt").write_text("the apple\na pear\nthe car\n", encoding="utf-8")
     tried = 0
-    for path, command in _leaves(typer.main.get_command(app)):
+    for path, command in all_commands():
         given = ["good.txt" for one in command.params if one.param_type_name == "argument" and one.required]
         options = [one.opts[0] for one in command.params if one.param_type_name == "option" and not one.is_flag]
         for option in options if path[0] not in _SILENT else ():
@@ -249,13 +237,10 @@ def test_explain_shows_as_many_rows_as_asked(run):
     assert "sum of 3 more word pairs" in shown
 
 
-def test_explain_one_text(run):
-    assert "bicycle" in run("explain", "the bicycle").stdout
-
-
 def test_explain_against_a_third_text(run):
     told = run("explain", "apple", "pear", "--than", "car", "--json").stdout
     assert json.loads(told)["score"] == pytest.approx(2 / 5**0.5, abs=1e-6)
+    assert "bicycle" in run("explain", "the bicycle").stdout  # one text
     assert "both A and B" in run("explain", "apple", "--than", "car", code=2).stderr
 
 

@@ -6,12 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-from typer.main import get_command
 
 import pellucid
-from commands import run_command
+from commands import all_commands, run_command
 from pellucid.bulk import duplicates, write_kept
-from pellucid.cli.app import app
 from pellucid.errors import InputError
 
 FILES = ("--html", "--plot", "--keep")
@@ -19,11 +17,7 @@ FILES = ("--html", "--plot", "--keep")
 
 def commands():
     """Yield the arguments that call each command, and the options of it that name an output."""
-    waiting = [([name], command) for name, command in get_command(app).commands.items()]
-    for arguments, command in waiting:
-        if hasattr(command, "commands"):
-            waiting += [([*arguments, name], inner) for name, inner in command.commands.items()]
-            continue
+    for arguments, command in all_commands():
         options = {option for param in command.params for option in param.opts}
         outputs = [option for option in ("--output", *FILES) if option in options]
         given = list(arguments)

@@ -117,11 +117,6 @@ def test_conditions_and_weights(folder):
     assert "is not PART=NUMBER" in run("search", folder, "x", "--weight", "bm25", code=2).stderr
 
 
-def test_questions_are_read_from_a_pipe(folder):
-    shown = run("search", folder, stdin="apples\n\ncars\n").stdout
-    assert "[Apples]" in shown and "[Cars]" in shown
-
-
 def test_errors_are_one_line(tmp_path, rows):
     for arguments, said in (
         (["search", tmp_path / "none", "x"], "does not exist"),
@@ -580,13 +575,3 @@ def test_a_snippet_shows_the_words_that_contribute_most():
     assert "here it" in text[start:end] and end - start <= 130
     assert snippet("short", [], 100) == (0, 5)
     assert snippet("", [], 100) == (0, 0)
-
-
-@pytest.mark.full
-def test_search_measures(tmp_path):
-    file = tmp_path / "d.txt"
-    file.write_text("the bank raised the interest rate\ninterest rates of a bank\nthe river bank\n", "utf-8")
-    assert run("index", "build", tmp_path / "ix", file).exit_code == 0
-    shown = run("search", tmp_path / "ix", "interest rate", "--measure")
-    assert shown.exit_code == 0 and "texts read" not in shown.output  # all is exact
-    run("search", tmp_path / "ix", "interest rate", "--why", "9", code=1)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import pellucid
+from commands import all_commands
 from pellucid.cli.app import app
 from pellucid.persistence.folder import bundled_models
 
@@ -26,15 +25,9 @@ _UNTIL_STOPPED = ("serve", "mcp")
 _NEED_TRAINING = ("distill", "evaluate")
 
 
-def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield path, command
-    for name, inner in (getattr(command, "commands", None) or {}).items():
-        yield from _commands(inner, (*path, name))
-
-
 def _examples() -> list[str]:
     found = []
-    for _, command in _commands(typer.main.get_command(app)):
+    for _, command in all_commands():
         text = (command.help or "").replace("\\\n", " ")
         for line in map(str.strip, text.splitlines()):
             if line.startswith("pellucid ") or " | pellucid " in line:
@@ -117,10 +110,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_parsed(example: str) -> None:
     words, _ = _arguments(example)
-    command: Any = typer.main.get_command(app)
-    while getattr(command, "commands", None):
-        command = command.commands[words.pop(0)]
-    command.make_context(command.name, words)  # wrong options and missing arguments raise
+    path, command = next((path, command) for path, command in all_commands() if path == tuple(words[: len(path)]))
+    command.make_context(command.name, words[len(path) :])  # wrong options and missing arguments raise
 
 
 @pytest.mark.full

@@ -63,7 +63,7 @@ def test_a_model_keeps_mtebs_protocol(name):
     assert opened.mteb_model_meta.name == f"pellucid/{name}"
 
 
-def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
+def test_mteb_tells_models_of_other_weights_apart(model):
     pytest.importorskip("mteb", reason="mteb is not installed")
     from pellucid.evaluation import MtebEncoder
 
@@ -75,11 +75,6 @@ def test_mteb_tells_models_of_other_weights_apart(model, fruit, tmp_path):
     assert revision(small) == revision(model.keep([0, 1, 2])) != revision(model)
     counted = pellucid.load(lambda texts: [[len(text)] for text in texts])
     assert revision(counted) != revision(counted)  # nothing tells what a function does
-    revisions = []
-    for changed in (fruit, fruit.rename({0: "renamed"}), fruit.scale({0: 2.0})):
-        changed.save_pretrained(tmp_path / "fruit")
-        revisions.append(revision(pellucid.load(tmp_path / "fruit")))
-    assert revisions[0] == revisions[1] != revisions[2]  # names are in no vector
 
 
 # sentence-transformers' evaluators and miners
