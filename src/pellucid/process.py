@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any
@@ -105,10 +105,8 @@ def kept_random_states() -> Iterator[None]:
     """Leave the random numbers of the process as they were: libraries that train seed all there are."""
     states: tuple[Any, Any] = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = sys.modules.get("torch")
-    with ExitStack() as stack:
-        if torch is not None:
-            devices = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
-            stack.enter_context(torch.random.fork_rng(devices))
+    n_devices = torch.cuda.device_count() if torch is not None and torch.cuda.is_initialized() else 0
+    with nullcontext() if torch is None else torch.random.fork_rng(range(n_devices)):
         try:
             yield
         finally:

@@ -43,10 +43,7 @@ class EncodeOptions(NamedTuple):
 
     def check(self) -> None:
         """Check that some model accepts these values."""
-        if self.prompt_name not in (None, *ROLES):
-            raise InputError(
-                f"prompt_name is {shown(self.prompt_name)}; a model has the prompts 'query' and 'document'"
-            )
+        check_choice("prompt_name", self.prompt_name, (None, *ROLES))
         if not isinstance(self.prompt, str | None):
             raise InputError(f"prompt is {shown(self.prompt)}; it must be a string")
         check_integer("batch_size", self.batch_size)

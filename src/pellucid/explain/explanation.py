@@ -428,25 +428,28 @@ class Explanation(Shown):
         for label, coverage in zip(labels, self.coverage):
             if warning := coverage_warning(coverage, label):
                 yield Note(warning, is_warning=True)
-        if warnings := [*self._account_warnings()]:
-            yield Note(" ".join([*warnings, _HOW_TO_MEASURE]), is_warning=True)
+        context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
+        if abs(context) > max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
+            unit = SENTENCE if SENTENCE in self._kinds else WORD
+            warning = (
+                f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which no "
+                f"{unit} explains. {_HOW_TO_MEASURE}"
+            )
+            yield Note(warning, is_warning=True)
         yield from map(Note, self._notes())
         labels = [label.removeprefix("the ") for label in labels]  # beside the texts
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
             return
-        yield self._group_bars(self.groups())
+        of_lines, of_sums = ([group for group in self.groups() if group.is_sum == is_sum] for is_sum in (False, True))
+        lines = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
+        names = "words" if any(group.kind == PHRASE for group in of_lines) else self._kind_names
+        sums = tuple((group.name, group.contribution) for group in of_sums)
+        yield Bars(names, lines, sums, self.score, self._has_shares)
         if rows and folded:
             yield Fold(f"All {counted(len(self.rows), self._kind)}", (self._row_bars(top_k),))
         elif rows:
             yield self._row_bars(top_k)
-
-    def _group_bars(self, groups: Sequence[Group]) -> Bars:
-        """Return the groups, first those that have a name of their own."""
-        of_lines, sums = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
-        named = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
-        names = "words" if any(group.kind == PHRASE for group in of_lines) else self._kind_names
-        return Bars(names, named, tuple((g.name, g.contribution) for g in sums), self.score, self._has_shares)
 
     def _row_bars(self, top_k: int) -> Bars:
         """Return the `top_k` largest rows, then context and the like, the sum of the others and the remainder."""
@@ -500,17 +503,6 @@ class Explanation(Shown):
             n_texts, error = self.measurement
             how = f"the standard error of what a word adds is {error:.4f}" if error else "no sampling error"
             yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
-
-    def _account_warnings(self) -> Iterator[str]:
-        """Yield a sentence that words account for too little of the score."""
-        unit = SENTENCE if SENTENCE in self._kinds else WORD
-        if CONTEXT in self._kinds:
-            context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
-            if abs(context) > max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
-                yield (
-                    f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
-                    f"no {unit} explains."
-                )
 
     def _sum_of(self, kind: str) -> float:
         return math.fsum(v for v, row_kind in zip(self.contributions.tolist(), self._row_kinds) if row_kind == kind)

@@ -50,8 +50,13 @@ class Summary(NamedTuple):
     def text(self) -> str:
         """Return the sentences."""
         lines = [group for group in self.groups if not group.is_sum]
-        sentences = [self._reasons(lines), "; ".join(self._sums())] if self.has_shares else [self._balance()]
-        sentences.append("; ".join(self._missing()))
+        sums = (g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE)  # what is in no line, if it is much
+        large = [f"{g.name} {self._amount(g)}" for g in sums if g.kind != CONTEXT or g.share < 0.5]
+        sentences = [self._reasons(lines), "; ".join(large)] if self.has_shares else [self._balance()]
+        unmatched = zip(self.unmatched, self.labels[1::-1])
+        sentences.append(
+            "; ".join(f"nothing in {label} for {_some(words, 'or')}" for words, label in unmatched if words)
+        )
         if len(self.texts) == 2 and self.subject == "Similarity":  # of a query and a document much differs
             sentences.append("; ".join(differences(self.texts, self.labels)))
         if self.unknown:
@@ -104,18 +109,6 @@ class Summary(NamedTuple):
         if len(sides) == 1:
             return f"{self._opening()}: {' is small '.join(sides[0])}"
         return f"{self._opening()}: {and_listed(map(' '.join, sides))} nearly cancel"
-
-    def _sums(self) -> Iterator[str]:
-        """Yield what is in no line, if it is much."""
-        for group in self.groups:
-            if group.is_sum and abs(group.share) >= _MIN_SHARE and not (group.kind == CONTEXT and group.share >= 0.5):
-                yield f"{group.name} {self._amount(group)}"
-
-    def _missing(self) -> Iterator[str]:
-        """Yield the words of each text to which nothing in the other is close."""
-        for words, label in zip(self.unmatched, self.labels[1::-1]):
-            if words:
-                yield f"nothing in {label} for {_some(words, 'or')}"
 
     def _amount(self, group: Group) -> str:
         """Return what a group adds; of one text the share of its score, 1, unless that would be more than all of it."""
