@@ -402,7 +402,7 @@ def _joined_cells(cells: _Cells, table: WordTable) -> _Cells:
         values[np.ix_(*numbers)] += table.values
     else:
         np.add.at(values, np.ix_(*numbers), table.values)
-    alone = [np.pad(values, (0, len(spans) - len(values))) for values, spans in zip(cells.alone, words)]
+    alone = [np.append(values, np.zeros(len(spans) - len(values))) for values, spans in zip(cells.alone, words)]
     return _Cells(words, [values], alone, cells.others)
 
 

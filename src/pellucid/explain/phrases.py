@@ -167,10 +167,12 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
 
 def _earned(values: Floats, words: list[int], others: list[int]) -> list[tuple[list[int], list[int]]]:
     """Return a match, cut at words that bring too small a share of it."""
+    if len(words) == 1:
+        return [(words, others)]
     block = values[np.ix_(words, others)]
     brought = np.minimum(block.sum(axis=1), block.sum(axis=0))
     least = int(brought.argmin())
-    if len(words) == 1 or brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
+    if brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
         return [(words, others)]
     parts = (slice(least), slice(least, least + 1), slice(least + 1, None))
     return [earned for part in parts if words[part] for earned in _earned(values, words[part], others[part])]
