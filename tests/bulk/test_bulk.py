@@ -612,23 +612,6 @@ def test_a_small_file_that_stands_for_gigabytes_takes_little_memory(tmp_path, ki
         assert said.startswith(("read", "encoded")), said
 
 
-@pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="limits memory in the way of Linux")
-def test_packed_and_nested_lines_take_little_memory(tmp_path):
-    lines = {
-        "line.txt.gz": b"a" * (1 << 30),
-        "lists.jsonl.gz": b'{"text": "a", "more": [' + b"[]," * (20 << 20) + b"1]}\n",
-        "cells.csv.gz": b"text" + b",a" * (30 << 20) + b"\n",
-        "row.csv.gz": b"text\n" + b",a" * (30 << 20) + b"\n",
-        "deep.jsonl.gz": b"[" * (60 << 20) + b"\n",
-    }
-    for name, content_of in lines.items():
-        with gzip.open(tmp_path / name, "wb", 1) as file:
-            file.write(content_of)
-        for what in ("texts", "corpus"):
-            assert "refused CorpusError" in _limited(what, tmp_path / name), name
-
-
 def test_a_column_that_is_there_twice_is_named(fruit, tmp_path):
     for names, column, options in [(["text", "text"], "text", {}), (["id", "id", "text"], "id", {"id_field": "id"})]:
         table = pa.table([pa.array(["a", "b"])] * len(names), names=names)

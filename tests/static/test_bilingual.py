@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from pellucid.errors import CorpusError, InputError
-from pellucid.static.training import extraction, languages
+from pellucid.static.training import languages
 from pellucid.static.training.distill import PcaSettings
-from pellucid.static.training.extraction import ExtractionSettings
 from pellucid.static.training.languages import (
     LanguageWords,
     check_pairs,
@@ -253,32 +252,6 @@ def test_words_and_where_they_stand(language, text, words):
     found = word_finder(language)(text)
     assert [word.text for word in found] == words
     assert [text[word.start : word.end] for word in found] == words
-
-
-def test_a_teacher_reads_the_words_of_the_segmenter(tmp_path):
-    """Of a teacher with a token a character, the vector of 東京 is the mean of the states at 東 and at 京."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    from tiny_models import tiny_model
-
-    pytest.importorskip("sudachipy")
-    characters = ["[PAD]", "[UNK]", *"東京に行く大阪来。"]
-    fast = Tokenizer(models.WordLevel({c: n for n, c in enumerate(characters)}, unk_token="[UNK]"))
-    fast.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    PreTrainedTokenizerFast(tokenizer_object=fast, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(tmp_path)
-    tiny_model("bert", len(characters), headless=True).save_pretrained(tmp_path)
-    modules = sentence_transformers.sentence_transformer.modules
-    teacher = sentence_transformers.SentenceTransformer(
-        modules=[modules.Transformer(str(tmp_path)), modules.Pooling(32)], device="cpu"
-    )
-    text = "東京に行く。"
-    settings = ExtractionSettings(language="ja")
-    got = extraction.extract(teacher, [text], tmp_path / "work", settings, show_progress_bar=False)
-    states = teacher.encode(text, output_value="token_embeddings").numpy()
-    assert sorted(got.words) == sorted(["東京", "に", "行く"])
-    for word, pieces in (("東京", [0, 1]), ("に", [2]), ("行く", [3, 4])):
-        np.testing.assert_allclose(got.vectors[got.words.index(word)], states[pieces].mean(0), atol=1e-5)
 
 
 def test_a_segmenter_is_asked_by_one_thread_at_a_time():

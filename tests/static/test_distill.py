@@ -22,7 +22,6 @@ from pellucid.static.training.distill import (
     distill_extraction,
     open_teacher,
     project,
-    subwords_of,
 )
 from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract
 from pellucid.static.training.tuning import (
@@ -364,10 +363,6 @@ def test_settings_that_do_not_fit(teacher: object, tmp_path: Path) -> None:
         distill(teacher, ["the cat sees"], work_dir=tmp_path)
     with pytest.raises(InputError, match="PCA level 'words' is unknown"):
         distill(teacher, ["the cat sees"], work_dir=tmp_path, pca=PcaSettings(level="words"))
-
-
-def test_subwords_are_not_padded(teacher: object) -> None:
-    assert subwords_of(teacher).encode("stones", add_special_tokens=False).tokens == ["st", "##one", "##s"]
 
 
 def test_a_loaded_encoder_is_a_teacher_and_other_models_are_refused(teacher: object, fruit: object) -> None:

@@ -29,7 +29,7 @@ from pellucid.native.kernels import (
     pair_products,
 )
 from pellucid.static import bulk
-from pellucid.static.bulk import BulkEncoder, BulkRows
+from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList
@@ -314,21 +314,6 @@ def test_unequal_words_with_equal_keys_stay_apart(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(_bulk(model).encode(words), np.eye(100))
 
 
-@settings(suppress_health_check=list(HealthCheck))
-@given(words=st.lists(st.text("tokeniserabx7é", min_size=1, max_size=14), min_size=1, max_size=20))
-def test_rows_and_coverage_follow_the_vocabulary(words: list[str]) -> None:
-    model = _MODELS[False, True, "float32"]
-    rows = list(map(model.vocabulary.row, words))
-    assert BulkRows(model.vocabulary).rows_of(words).tolist() == rows
-    counts = [
-        0 if row < 0 else 1 if model.vocabulary.has_row(word) else min(1, len(model.vocabulary.words[row]) / len(word))
-        for word, row in zip(words, rows)
-    ]
-    for text, counted in ((" ".join(words), counts), (" ".join(words * 300), counts * 300)):
-        known = model.coverage_and_gaps([text])[0][0]
-        assert known.share == pytest.approx(sum(counted) / len(counted))
-
-
 @pytest.mark.full
 def test_more_unknown_words_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "_LEARNT_WORDS", 8)
@@ -363,31 +348,19 @@ def test_python_is_asked_of_no_word_that_the_compiled_rule_can_cut(monkeypatch: 
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-6)
 
 
-def _added(content: str) -> Tokenizer:
+def _changed(method: str, *arguments: Any, **settings: Any) -> Tokenizer:
     tokenizer = _tokenizer()
-    tokenizer.add_tokens([content])
-    return tokenizer
-
-
-def _cut_short() -> Tokenizer:
-    tokenizer = _tokenizer()
-    tokenizer.enable_truncation(2)
-    return tokenizer
-
-
-def _padded() -> Tokenizer:
-    tokenizer = _tokenizer()
-    tokenizer.enable_padding(length=6)
+    getattr(tokenizer, method)(*arguments, **settings)
     return tokenizer
 
 
 @pytest.mark.parametrize(
     "tokenizer",
     [
-        _added("sers"),
-        _added("[x]"),
-        _cut_short(),
-        _padded(),
+        _changed("add_tokens", ["sers"]),
+        _changed("add_tokens", ["[x]"]),
+        _changed("enable_truncation", 2),
+        _changed("enable_padding", length=6),
         _tokenizer(max_input_chars_per_word=9),
         _tokenizer(max_input_chars_per_word=300),
         _tokenizer(continuing_subword_prefix="s"),
