@@ -52,11 +52,6 @@ def test_similarity_of_texts_says_what_to_call(family):
             model.similarity_pairwise(model.encode(["tea"]), texts)
 
 
-def test_describe_names_the_strongest_first():
-    assert LetterEmbedder().describe("aaab", top_k=1) == "mostly about: a (90%)"
-    assert LetterEmbedder().describe("123") == "nothing this model knows"
-
-
 def test_every_view_works_without_knowing_the_family(tmp_path):
     explanation = LetterEmbedder().explain("aab", "ab")
     assert json.loads(explanation.to_json()) == explanation.to_dict()
@@ -92,6 +87,7 @@ def run(monkeypatch):
 
 def test_every_command_works_for_the_family(run):
     assert run(LetterEmbedder(), "describe", "aaab", "--top-k", "1") == "mostly about: a (90%)\n"
+    assert run(LetterEmbedder(), "describe", "123") == "nothing this model knows\n"
     assert json.loads(run(LetterEmbedder(), "explain", "aab", "ab", "--json"))["family"] == "letters"
 
 
@@ -545,9 +541,6 @@ def test_a_model_says_what_it_is(searching, tmp_path):
     assert repr(static) == "StaticEmbedder(16 words x 64)"
     static.save_pretrained(tmp_path / "mine")
     assert repr(pellucid.load(tmp_path / "mine")) == "StaticEmbedder(mine: 16 words x 64)"
-    assert repr(pellucid.load("static-en")).startswith("StaticEmbedder(static-en: ")
-    assert repr(searching["lexicon"]) == "LexiconEmbedder(30 clusters)"
-    assert repr(searching["anchors"]) == "AnchorEmbedder(3 anchors)"
     assert repr(LetterEmbedder()) == "LetterEmbedder(26 dimensions)"
     assert repr(searching["ensemble"]).startswith("EnsembleEmbedder(words, anchors, stock, tokens; ")
     for model in searching.values():

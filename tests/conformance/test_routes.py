@@ -150,18 +150,12 @@ def test_a_request_without_a_model_gets_the_first(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "said"),
-    [
-        ({"content-type": "text/plain"}, "Content-Type: application/json"),
-        ({"content-type": "application/x-www-form-urlencoded"}, "Content-Type: application/json"),
-        ({"content-type": "multipart/form-data; boundary=x"}, "Content-Type: application/json"),
-        ({"content-type": ""}, "Content-Type: application/json"),
-    ],
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
 )
-def test_other_contents_are_refused(url: str, headers: dict[str, str], said: str) -> None:
+def test_other_contents_are_refused(url: str, kind: str) -> None:
     body = json.dumps({"inputs": "a"}).encode()
-    status, answer = ask(url, "/embed", body, headers)
-    assert status == 415 and said in answer["error"]
+    status, answer = ask(url, "/embed", body, {"content-type": kind})
+    assert status == 415 and "Content-Type: application/json" in answer["error"]
     for right in ("Application/JSON", 'application/json; charset="UTF-8"', "APPLICATION/JSON;charset=utf8;a=b"):
         assert ask(url, "/embed", body, {"content-type": right})[0] == 200
 
@@ -260,13 +254,15 @@ def test_models_by_name(url: str) -> None:
         assert ask(other, "/v1/models/org/fruit")[0] == ask(other, "/v1/models/org%2Ffruit")[0] == 200
 
 
-def test_the_scheme_of_the_token(fruit: StaticEmbedder) -> None:
-    with running({"fruit": fruit}, token="secret") as url:
-        for header, status in (
-            ("bearer secret", 200), ("BEARER secret", 200), ("Bearer  secret", 200),
-            ("Basic secret", 401), ("Bearersecret secret", 401), ("secret", 401), ("Bearer", 401),
-        ):  # fmt: skip
-            assert ask(url, "/v1/models", headers={"authorization": header})[0] == status, header
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("bearer secret", 200), ("BEARER secret", 200), ("Bearer  secret", 200),
+        ("Basic secret", 401), ("Bearersecret secret", 401), ("secret", 401), ("Bearer", 401),
+    ],
+)  # fmt: skip
+def test_the_scheme_of_the_token(guarded: str, header: str, status: int) -> None:
+    assert ask(guarded, "/v1/models", headers={"authorization": header})[0] == status
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ class WorkFolder:
             if hashlib.sha256(content[start : start + length].data).hexdigest() != expected:
                 raise self._damaged(path)
             start += length
-        return content.view(entry["dtype"]).reshape(-1, *entry["row"])
+        return content.view(entry["dtype"]).reshape(-1, *entry["row"])  # type: ignore[no-any-return]
 
 
 def _digest_of(value: Any) -> str:
