@@ -23,6 +23,7 @@ from pellucid.errors import InputError
 from pellucid.index.arrays import TermCounts, arrays_from_documents, hash_strings
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
+from pellucid.index.precomputed import joined_vectors
 from pellucid.index.segments import Segment
 from pellucid.native.scan import Codes
 
@@ -94,8 +95,10 @@ class Reference:
             [document.number for document, _ in made],
             [document for document, _ in made],
             term_counts([text for text, _, _ in every]),
-            {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
-            {DENSE: DIMENSION},
+            {
+                DENSE: joined_vectors([row for _, row, _ in every], DIMENSION, is_sparse=False),
+                OTHER: joined_vectors([row for _, _, row in every], 51, is_sparse=True),
+            },
             self.fields,
         )
         return Segment(tensors), going
@@ -306,7 +309,7 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
     made = [
-        Segment(arrays_from_documents([d.number for d in part], part, term_counts([""] * len(part)), {}, {}, fields))
+        Segment(arrays_from_documents([d.number for d in part], part, term_counts([""] * len(part)), {}, fields))
         for part in parts
     ]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
@@ -435,7 +438,7 @@ def test_codes_of_another_width_are_refused(dimension: int, monkeypatch: pytest.
     monkeypatch.setattr(arrays, "COARSE_ROWS", 1)
     document = Document(1, "a", "", "text", {}, (4,))
     row = np.full((1, dimension), dimension**-0.5, np.float32)
-    tensors = arrays_from_documents([1], [document], None, {"x": row}, {"x": dimension}, {})
+    tensors = arrays_from_documents([1], [document], None, {"x": row}, {})
     arrays.check_arrays(tensors)
     for kind in ("high", "low"):
         wide = np.repeat(tensors[f"{kind}:x"], 2, axis=1)

@@ -41,8 +41,8 @@ Vector = Any
 Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""
 
-DocumentRows = Sequence[Vector | None] | Floats
-"""The rows of passages in one part: a list with None where there is none, or an array with zeros there."""
+DocumentRows = Any
+"""The rows of passages in one part, zeros where there is none: float32 [passages, dimension], or a CSR matrix."""
 
 STRINGS = ("id", "title", "text", "metadata")
 """What a document has of strings."""
@@ -162,7 +162,6 @@ def arrays_from_documents(
     documents: Sequence[Document],
     counts: TermCounts | None,
     vectors: Mapping[str, DocumentRows],
-    dense: Mapping[str, int],
     fields: Fields,
 ) -> Tensors:
     """Return the arrays of documents.
@@ -172,7 +171,6 @@ def arrays_from_documents(
         documents: at least one.
         counts: of the terms of their passages; None without BM25.
         vectors: by part a row for each passage.
-        dense: the dense parts with their dimensions.
         fields: those of the index, with the fields of these documents.
     """
     texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
@@ -185,10 +183,11 @@ def arrays_from_documents(
     if counts is not None:
         tensors |= _inverted_counts(counts)
     for part, rows in vectors.items():
-        if part in dense:
-            tensors |= _dense(part, rows if isinstance(rows, np.ndarray) else _stacked(rows, dense[part]))
+        if isinstance(rows, np.ndarray):
+            tensors |= _dense(part, rows)
         else:
-            tensors |= _sparse(part, rows)
+            sizes = np.diff(rows.indptr).astype(np.int64)
+            tensors |= _coordinates(part, sizes, rows.indices.astype(np.int64), rows.data.astype(np.float32))
     return tensors | _columns([d.metadata for d in documents], fields)
 
 
@@ -237,33 +236,6 @@ def _inverted_counts(counts: TermCounts) -> Tensors:
     return {**lengths, "bm25.keys": keys, "bm25.key_ends": key_ends, "bm25.rows": rows, "bm25.values": values}
 
 
-def has_row(row: Any) -> bool:
-    """Whether something of `DocumentRows` is a row."""
-    return row is not None and (isinstance(row, tuple) or bool(row.any()))
-
-
-def bytes_of_rows(rows: DocumentRows) -> int:
-    """Return the bytes that rows take."""
-    if isinstance(rows, np.ndarray):
-        return rows.nbytes
-    arrays = chain.from_iterable(row if isinstance(row, tuple) else (row,) for row in rows if row is not None)
-    return sum(np.asarray(array).nbytes for array in arrays)
-
-
-def joined_rows(blocks: Sequence[DocumentRows]) -> DocumentRows:
-    """Return the rows of blocks of passages, one or more, as one."""
-    arrays = [block for block in blocks if isinstance(block, np.ndarray)]
-    return np.concatenate(arrays) if len(arrays) == len(blocks) else list(chain.from_iterable(blocks))
-
-
-def _stacked(rows: Sequence[Any], dimension: int) -> Floats:
-    stacked = np.zeros((len(rows), dimension), np.float32)
-    for position, row in enumerate(rows):
-        if row is not None:
-            stacked[position] = row
-    return stacked
-
-
 def _dense(part: str, rows: Floats) -> Tensors:
     """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error."""
     tensors: Tensors = {f"vectors:{part}": rows}
@@ -283,14 +255,6 @@ def _dense(part: str, rows: Floats) -> Tensors:
             coarse.errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
         tensors |= {f"{kind}:{part}": array for kind, array in coarse._asdict().items()}
     return tensors
-
-
-def _sparse(part: str, rows: DocumentRows) -> Tensors:
-    sides = [(np.zeros(0, np.int64), np.zeros(0, np.float32)) if row is None else row for row in rows]
-    sizes = [len(indices) for indices, _ in sides]
-    indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(indices, np.int64) for indices, _ in sides)])
-    values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(values, np.float32) for _, values in sides)])
-    return _coordinates(part, np.array(sizes, np.int64), indices, values)
 
 
 def _coordinates(part: str, sizes: Integers, indices: Integers, values: Floats) -> Tensors:

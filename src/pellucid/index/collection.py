@@ -437,7 +437,7 @@ class DocumentCollection:
             records = records_from_columns([text], [document.id], [title], [metadata])
             changed = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
             is_same = (changed[0].text, changed[0].title) == (document.text, document.title)
-            stored = stored_rows(writer.commit, list(self._snapshot.models) if is_same else [], [document])
+            stored = stored_rows(writer.commit, self._snapshot.models if is_same else {}, [document])
             rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
             rows.check(1)
             precomputed = rows.rows_for(changed, 0)

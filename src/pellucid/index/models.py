@@ -63,19 +63,24 @@ class Model:
     def analyze_query(self, query: str, row: Vector | None = None) -> Query | None:
         """Return a query as the model reads it, None where it knows nothing of it; `row` is what `vectors` gave."""
         analyzed = self.encoder.analyze_texts([query], ["query"])[0]
-        analyzed.unit = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0] if row is None else row
+        analyzed.unit = self.split(self._normalized(to_2d_array(analyzed.vector)))[0] if row is None else row
         return None if analyzed.unit is None else analyzed
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of."""
-        return self._stored(self._normalized_vectors(texts, role))
+        return self.split(self._normalized_vectors(texts, role))
 
     def document_rows(self, texts: list[str]) -> DocumentRows:
-        """Return what `vectors` does for documents; of a dense model as one array, with zeros in the place of None."""
+        """Return the rows of documents at length 1, zeros for a text that the model knows nothing of."""
         rows = self._normalized_vectors(texts, "document")
-        return self._stored(rows) if self.sparse else np.asarray(rows, np.float32)
+        if not self.sparse:
+            return np.asarray(rows, np.float32)
+        rows = rows.tocsr()
+        rows.eliminate_zeros()
+        return rows
 
-    def _stored(self, rows: Any) -> list[Vector | None]:
+    def split(self, rows: Any) -> list[Vector | None]:
+        """Return rows as an index stores them, None for one of zeros."""
         if not self.sparse:
             return [row if row.any() else None for row in rows]
         rows = rows.tocsr()

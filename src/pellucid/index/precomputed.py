@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from pellucid.core.arrays import l2_normalize
 from pellucid.core.fingerprint import same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, shown
-from pellucid.index.arrays import Vector
+from pellucid.index.arrays import DocumentRows, Vector
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.models import Model
 from pellucid.index.settings import precomputed_parts
 
-Rows = Mapping[str, Sequence[Vector | None]]
+Rows = Mapping[str, DocumentRows]
 """By part the rows of some passages."""
 
 CHUNK_ROWS = 4096  # rows looked at together
@@ -81,17 +82,14 @@ class PrecomputedVectors:
             if array.shape[0] != documents:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows for {documents:,} documents{after}")
 
-    def rows_for(self, documents: Sequence[Document], start: int) -> dict[str, list[Vector | None]]:
-        """Return by part a row at length 1 for each passage of documents from number `start` on; None for zeros."""
+    def rows_for(self, documents: Sequence[Document], start: int) -> dict[str, DocumentRows]:
+        """Return by part a row at length 1 for each passage of documents from number `start` on; zeros stay zeros."""
         end = start + len(documents)
         for name, array in self.arrays.items():
             if array.shape[0] < end:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
-        rows_by_part = {}
-        for name, array in self.arrays.items():
-            rows = zip(documents, _normalized_rows(array[start:end]))
-            rows_by_part[name] = [row for document, row in rows for _ in document.ends]
-        return rows_by_part
+        passages = np.repeat(np.arange(len(documents)), [len(document.ends) for document in documents])
+        return {name: _normalized_rows(array[start:end])[passages] for name, array in self.arrays.items()}
 
 
 def remaining_precomputed(state: IndexState, models: Mapping[str, Model]) -> list[str]:
@@ -101,19 +99,31 @@ def remaining_precomputed(state: IndexState, models: Mapping[str, Model]) -> lis
     return [name for name in parts if same_model(before[name], models[name].fingerprint)]
 
 
-def stored_rows(commit: Commit, names: list[str], documents: Sequence[Document]) -> Rows:
-    """Return by part the rows that an index has of the passages of some documents."""
-    if not names:
-        return {}
-    rows: dict[str, list[Vector | None]] = {name: [] for name in names}
-    positions = commit.rows_for([document.id for document in documents])
-    for document in documents:
-        segment_index, row = positions[document.id]
-        segment = commit.segments[segment_index]
-        first = segment.first_passage(row)
-        for name in names:
-            rows[name] += [segment.vector(name, first + passage) for passage in range(len(document.ends))]
+def stored_rows(commit: Commit, models: Mapping[str, Model], documents: Sequence[Document]) -> Rows:
+    """Return by part, of some models, the rows that an index has of the passages of documents."""
+    rows, positions = {}, commit.rows_for([document.id for document in documents])
+    for name, model in models.items():
+        vectors = []
+        for document in documents:
+            segment_index, row = positions[document.id]
+            segment = commit.segments[segment_index]
+            first = segment.first_passage(row)
+            vectors += [segment.vector(name, first + passage) for passage in range(len(document.ends))]
+        rows[name] = joined_vectors(vectors, model.dimension, is_sparse=model.sparse)
     return rows
+
+
+def joined_vectors(vectors: Sequence[Vector | None], dimension: int, *, is_sparse: bool) -> DocumentRows:
+    """Return vectors as rows, zeros for None: float32 [vectors, dimension], or a CSR matrix."""
+    if not is_sparse:
+        zeros = np.zeros(dimension, np.float32)
+        return np.array([zeros if vector is None else vector for vector in vectors], np.float32).reshape(-1, dimension)
+    from scipy.sparse import csr_matrix
+
+    sides = [(np.zeros(0, np.int64), np.zeros(0, np.float32)) if vector is None else vector for vector in vectors]
+    indices, values = (np.concatenate(arrays) for arrays in zip(*sides))
+    ends = np.cumsum([0, *(len(indices) for indices, _ in sides)])
+    return csr_matrix((values, indices, ends), (len(sides), dimension))
 
 
 def _validate(name: str, array: Any, model: Model) -> Any:
@@ -154,21 +164,17 @@ def _validate(name: str, array: Any, model: Model) -> Any:
     return array
 
 
-def _normalized_rows(block: Any) -> list[Vector | None]:
-    """Return rows of any numeric type at length 1; None for a row of zeros."""
-    if hasattr(block, "indptr"):
-        sides = [
-            (block.indices[start:end].astype(np.int64), _normalized_row(np.asarray(block.data[start:end], np.float64)))
-            for start, end in zip(block.indptr, block.indptr[1:])
-        ]
-        return [(indices[row != 0], row[row != 0]) if row is not None else None for indices, row in sides]
-    return [_normalized_row(row) for row in np.asarray(block, np.float64)]
-
-
-def _normalized_row(row: Any) -> Any:
-    """Return a float64 row at length 1 in float32; the largest is taken out first, whose square may be too large."""
-    largest = np.abs(row).max(initial=0.0)
-    if not largest:
-        return None
-    row = row / largest
-    return (row / np.linalg.norm(row)).astype(np.float32)
+def _normalized_rows(block: Any) -> DocumentRows:
+    """Return rows of any numeric type at length 1 in float32, zeros as they are."""
+    rows, is_sparse = block.astype(np.float64), hasattr(block, "indptr")
+    largest = abs(rows).max(axis=1)  # is taken out first: its square may be too large
+    largest = largest.toarray().ravel() if is_sparse else largest
+    largest[largest == 0] = 1.0
+    if is_sparse:
+        rows.data /= largest.repeat(np.diff(rows.indptr))
+    else:
+        rows /= largest[:, None]
+    rows = l2_normalize(rows, np.float64).astype(np.float32)
+    if is_sparse:
+        rows.eliminate_zeros()
+    return rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.arrays import Vector, has_row
+from pellucid.index.arrays import Vector
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
 from pellucid.index.metadata import entries
@@ -73,7 +73,7 @@ def _check_vectors(
     models = {name: model for name, model in snapshot.models.items() if name not in precomputed}
     texts = [text for document in sample for text in document.passages()]
     for name, computed in document_vectors(models, texts).items():
-        vectors = iter([row if has_row(row) else None for row in computed])
+        vectors = iter(models[name].split(computed))
         for document in sample:
             first = segment.first_passage(rows[document.id])
             for number in range(len(document.ends)):

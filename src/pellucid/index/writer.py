@@ -23,14 +23,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.core.arrays import vstack
 from pellucid.core.fingerprint import same_model
 from pellucid.errors import IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
     DocumentRows,
     TermCounts,
     arrays_from_documents,
-    bytes_of_rows,
-    joined_rows,
 )
 from pellucid.index.commits import (
     FORMAT_FILE,
@@ -248,7 +247,8 @@ class Additions:
         self._blocks.append(block)
         self._bytes += sum(len(document.title) + len(document.text) for document in documents)
         self._bytes += sum(array.nbytes for array in counts[1:]) if counts else 0
-        self._bytes += sum(map(bytes_of_rows, block.vectors.values()))
+        for vectors in block.vectors.values():
+            self._bytes += vectors.nbytes if isinstance(vectors, np.ndarray) else 12 * vectors.nnz  # of 4 and 8 bytes
 
     @property
     def is_due(self) -> bool:
@@ -271,7 +271,7 @@ class Additions:
     def vectors(self) -> dict[str, DocumentRows]:
         """By model the rows of all passages."""
         names = self._blocks[0].vectors if self._blocks else ()
-        return {name: joined_rows([block.vectors[name] for block in self._blocks]) for name in names}
+        return {name: vstack([block.vectors[name] for block in self._blocks]) for name in names}
 
     def use_models(self, before: Mapping[str, Model], models: Mapping[str, Model]) -> None:
         """Compute what `models` make of the documents, if a rebuild put them in the place of those `before`."""
@@ -334,8 +334,7 @@ def _segment(numbers: Sequence[int], additions: Additions, snapshot: Snapshot, f
     documents = additions.documents
     for document in documents:
         register(document.metadata, fields)
-    dimensions = {name: model.dimension for name, model in snapshot.models.items() if not model.sparse}
-    return Segment(arrays_from_documents(numbers, documents, additions.counts, additions.vectors, dimensions, fields))
+    return Segment(arrays_from_documents(numbers, documents, additions.counts, additions.vectors, fields))
 
 
 # --- All vectors anew ---
@@ -359,7 +358,7 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
     while block is not None:
         additions = Additions(snapshot, counter)
         while block is not None and not additions.is_due:
-            additions.add(block, stored_rows(previous, precomputed, block))
+            additions.add(block, stored_rows(previous, {name: models[name] for name in precomputed}, block))
             block = next(blocks, None)
         numbers = [document.number for document in additions.documents]
         stored.append(writer.write(_segment(numbers, additions, snapshot, fields)))
