@@ -28,7 +28,7 @@ from pellucid.loading import load
 from pellucid.persistence.folder import identify, locate
 from pellucid.text.inputs import check_texts
 from pellucid.transformer.attention import is_causal_lm
-from pellucid.transformer.backbone import open_backbone, read_transformer_config
+from pellucid.transformer.backbone import Attention, open_backbone, read_transformer_config
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -206,7 +206,7 @@ def open_decoder(name: str, pooling: Any) -> Any:
     if identify(name) not in ("transformer", "sentence-transformers"):
         return load(name)
     settings, folder = KeyTokenSettings(pooling=pooling, top_k=None), locate(name)
-    attention = "causal" if is_causal_lm(read_transformer_config(folder)) else "bidirectional"
+    attention: Attention = "causal" if is_causal_lm(read_transformer_config(folder)) else "bidirectional"
     return KeyTokenEmbedder(open_backbone(folder, attention=attention), settings)
 
 

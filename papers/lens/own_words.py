@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.lexicon import LexiconEmbedder, LexiconSettings
+from pellucid.lexicon import LexiconEmbedder
 from pellucid.text.unicode import canonicalize, lowercase
 from pellucid.text.words import Span, split_words
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Encoding, Reader
+from pellucid.transformer.reading import Encoding, Reader, ReadingSettings
 
 _WITHOUT_WORDS = 10  # tokens, as in the published code
 
@@ -80,7 +80,7 @@ class OwnWordsReader(Reader):
 class OwnWordsEmbedder(LexiconEmbedder):
     """A lexicon model that keeps only the coordinates of a text's own words, function words excepted."""
 
-    def _read_with(self, backbone: Backbone, settings: LexiconSettings) -> None:
+    def _read_with(self, backbone: Backbone, settings: ReadingSettings) -> None:
         super()._read_with(backbone, settings)
         self._reader = OwnWordsReader(backbone.tokenizer, self.settings)
 
