@@ -240,11 +240,11 @@ def test_blank_words_are_refused(pair):
 def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
     model = planted(6, LEANS)
     texts = [f"{a} was here" for a, _ in PAIRS]
-    report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>", corpus="letters")
+    report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>")
     page, text = report.to_html(), str(report)
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
     assert "Two &lt;groups&gt;" in page
-    order = [text.index(part) for part in ("Two", "letters: 16 texts", "Findings", "Limits", "Appendix")]
+    order = [text.index(part) for part in ("Two", "your texts: 16 texts", "Findings", "Limits", "Appendix")]
     assert order == sorted(order)
     assert "legal advice" in text and "fingerprint" in text.lower()
     assert report.to_dict()["biases"][0]["kind"] == "bias"

@@ -546,7 +546,6 @@ def report(
     *,
     pairs: Iterable[Any] | str = "gender",
     targets: Any = "occupations",
-    corpus: str | None = None,
     title: str | None = None,
 ) -> ModelReport:
     """Measure a model and say in one document what it is, what was found, and what that does not show.
@@ -556,7 +555,6 @@ def report(
         texts: your texts, a file or an iterable; with 1,000 or more, of which 20,000 are read, dimensions are audited.
         pairs: a list or file of pairs as for `bias`, or several in a list.
         targets: what the groups are compared with, as for `bias`.
-        corpus: what the texts are, such as "letters of 2024"; None for the name of the file.
         title: of the report; None for the model's name.
 
     Raises:
@@ -570,7 +568,7 @@ def report(
     if not pair_lists:
         raise InputError('no pairs are named; give one list or several: pairs=["gender", "nationality"]')
     read = None if texts is None else list(islice(read_texts(texts), _MAX_REPORT_TEXTS))
-    source = corpus or (str(texts) if isinstance(texts, (str, PathLike, CorpusFile)) else "your texts")
+    source = str(texts) if isinstance(texts, (str, PathLike, CorpusFile)) else "your texts"
     described = "none" if read is None else f"{source}: {counted(len(read), 'text')}"
     has_audit = read is not None and len(read) >= _MIN_AUDIT_TEXTS and model.names_dimensions
     return ModelReport(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,12 +25,6 @@ class TopRow(NamedTuple):
 
     name: str
     contribution: float
-
-    @classmethod
-    def from_groups(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
-        """Return the `count` lines that add most, as a person reads them: phrases, or rows that are not of words."""
-        lines = (line for line in explanation.groups(None) if not line.is_sum and line.contribution > 0)
-        return tuple(cls(line.name, line.contribution) for line in islice(lines, min(count, sys.maxsize)))
 
 
 class Ranked(NamedTuple):
@@ -161,7 +153,9 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     queries, ranked = [analyzed_query], list[Ranked]()
     for position, index in enumerate(order, 1):
         document = model.analyze_texts([texts[index]], ["document"])[0].use_vector(rows[index])
-        best = TopRow.from_groups(model.explain_queries(analyzed_query, document), reasons) if reasons else ()
+        groups = model.explain_queries(analyzed_query, document).groups(None) if reasons else []
+        lines = (line for line in groups if not line.is_sum and line.contribution > 0)
+        best = tuple(TopRow(line.name, line.contribution) for line in lines)[:reasons]
         ranked.append(Ranked(position, index, texts[index], float(scores[index]), best, document.coverage_and_gaps[0]))
         queries.append(document)
     unknown = tuple(dict.fromkeys(canonicalize(query[start:end]) for start, end in gaps))

@@ -242,11 +242,9 @@ def duplicates(
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
     if output is not None:
-        columns = ["row", "kept_row", "score", "text", "kept_text", "difference", "reasons"]
-        reasons_of = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in result.pairs)
+        columns = ["row", "kept_row", "score", "text", "kept_text", "difference"]
         pairs = (
-            [p.duplicate + 1, p.kept + 1, p.score, p.duplicate_text, p.kept_text, p.difference, why]
-            for p, why in zip(result.pairs, reasons_of, strict=True)
+            [p.duplicate + 1, p.kept + 1, p.score, p.duplicate_text, p.kept_text, p.difference] for p in result.pairs
         )
         write_table(output, columns, pairs)
     if output is None or json or html is not None:

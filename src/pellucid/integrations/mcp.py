@@ -20,7 +20,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder
-    from pellucid.index.hits import Hit
     from pellucid.index.index import Index
 
 _Count = Annotated[int, Field(ge=1, le=50)]
@@ -85,8 +84,16 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None) ->
 
 
 def _tool(call: Callable[..., Any]) -> Tool:
-    """Return a tool that refuses unknown arguments; MCPServer's own drop them."""
-    tool = Tool.from_function(_explaining_errors(call), annotations=ToolAnnotations(read_only_hint=True))
+    """Return a tool that refuses unknown arguments, which MCPServer's own drop, and tells pellucid's own errors."""
+
+    @wraps(call)
+    def explaining_errors(**arguments: Any) -> Any:
+        try:
+            return call(**arguments)
+        except PellucidError as error:
+            raise ToolError(str(error)) from error
+
+    tool = Tool.from_function(explaining_errors, annotations=ToolAnnotations(read_only_hint=True))
 
     class Arguments(tool.fn_metadata.arg_model):  # type: ignore[name-defined]
         model_config = ConfigDict(extra="forbid")
@@ -133,7 +140,19 @@ class _Tools:
         check_explained(query)
         hits = self._index.search(query, top_k, where=where, min_score=min_score)
         return FoundDocuments(
-            documents=list(map(_document, hits)),
+            documents=[
+                FoundDocument(
+                    id=hit.id,
+                    score=hit.score,
+                    title=hit.title,
+                    text=hit.text,
+                    metadata=hit.metadata,
+                    parts=hit.parts,
+                    summary=hit.summary(),
+                    groups=_terms(hit.explain().groups()),
+                )
+                for hit in hits
+            ],
             unknown=list(hits.unknown),
             ignored=list(hits.ignored),
         )
@@ -148,29 +167,3 @@ class _Tools:
 
 def _terms(terms: Iterable[Any]) -> list[ScoreTerm]:
     return [ScoreTerm(name=term.name, contribution=term.contribution) for term in terms]
-
-
-def _document(hit: Hit) -> FoundDocument:
-    return FoundDocument(
-        id=hit.id,
-        score=hit.score,
-        title=hit.title,
-        text=hit.text,
-        metadata=hit.metadata,
-        parts=hit.parts,
-        summary=hit.summary(),
-        groups=_terms(hit.explain().groups()),
-    )
-
-
-def _explaining_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool that passes pellucid's own errors to the assistant, and no others."""
-
-    @wraps(tool)
-    def call(**arguments: Any) -> Any:
-        try:
-            return tool(**arguments)
-        except PellucidError as error:
-            raise ToolError(str(error)) from error
-
-    return call
