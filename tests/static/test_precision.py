@@ -16,7 +16,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import fit_spelling
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack, within_four_bits
+from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack
 from pellucid.text.words import Vocabulary
 
 WORDS = ["the", "apple", "token", "nothing", "new▁york", "東京"]
@@ -134,7 +134,7 @@ def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
     made(8).save_pretrained(tmp_path / "m", dtype="int4")
     opened = pellucid.load(tmp_path / "m")
     for model in (opened.reweight({"apple": 2.0}), opened.keep(0, 1, 5), fit_spelling(opened)):
-        assert model.dtype == "int4" and within_four_bits(model.vectors)
+        assert model.dtype == "int4" and np.abs(np.asarray(model.vectors)).max() <= 7
         model.save_pretrained(tmp_path / "copy")
         np.testing.assert_array_equal(pellucid.load(tmp_path / "copy").encode(TEXTS), model.encode(TEXTS))
     assert opened.merge(0, 1).dtype == "float32"

@@ -90,7 +90,11 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
         raise InputError(f"dtype is {shown(dtype)}; known are {', '.join(DTYPES)}")
     vectors = np.asarray(vectors)
     max_integer = _MAX_INTEGERS.get(dtype)
-    if max_integer is not None and scales is not None and (max_integer == 127 or within_four_bits(vectors)):
+    if (
+        max_integer is not None
+        and scales is not None
+        and (max_integer == 127 or max(vectors.max(initial=0), -int(vectors.min(initial=0))) <= 7)
+    ):
         if not is_sound(scales, MAX_ABS_VALUE / 127) or scales.min(initial=0) < 0:
             raise InputError(f"scales are negative, not finite or beyond {MAX_ABS_VALUE / 127:.0e}; nothing is saved")
         return vectors, scales
@@ -162,12 +166,6 @@ def _divided(block: Vectors, scales: Vectors) -> Vectors:
     divisible = np.isfinite(scales) & (scales > 0)
     divided: Vectors = np.divide(block, scales[:, None], out=np.zeros_like(block), where=divisible[:, None])
     return divided
-
-
-def within_four_bits(vectors: Any) -> bool:
-    """Whether the numbers of an int8 table are from -7 to 7."""
-    numbers = np.asarray(vectors)
-    return numbers.dtype == np.int8 and bool(numbers.max(initial=0) <= 7 and numbers.min(initial=0) >= -7)
 
 
 def pack(numbers: Integers) -> Packed:
