@@ -37,7 +37,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import well_formed
 from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
-from tiny_models import tiny_lexicon, tiny_model, word_piece
+from tiny_models import tiny_lexicon
 
 TEXTS = {
     "a": "An apple and a pear stand on the table",
@@ -166,20 +166,9 @@ def check_reasons(folder, models):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["lexicon", "transformer"])
-def test_the_rows_of_a_transformers_hits_add_up(tmp_path, kind):
+def test_the_rows_of_a_lexicons_hits_add_up(tmp_path):
     pytest.importorskip("sentence_transformers")
-    if kind == "lexicon":
-        model = tiny_lexicon()
-    else:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-        tokenizer = word_piece()
-        tokenizer.save_pretrained(tmp_path / "bert")
-        tiny_model("bert", len(tokenizer), headless=True).save_pretrained(tmp_path / "bert")
-        model = SentenceTransformer(modules=[Transformer(str(tmp_path / "bert")), Pooling(32)], device="cpu")
-    check_reasons(tmp_path / "index", {"m": model})
+    check_reasons(tmp_path / "index", {"m": tiny_lexicon()})
     with Index.open(tmp_path / "index") as index:  # the model was saved with it
         assert index.verify() == [] and index.search("the table")[0].reasons.top(1)
 

@@ -94,12 +94,6 @@ def test_a_row_stands_for_every_passage_of_its_document(tmp_path):
         assert found[0].id in ("a", "c") and index.verify() == []
 
 
-def test_a_zero_row_is_a_text_that_the_model_knows_nothing_of(tmp_path):
-    with Index.create(tmp_path / "index", {"far": no_function}, bm25=False) as index:
-        index.add(TEXTS, ids=IDS, vectors={"far": ROWS * [[1], [0], [1]]})
-        assert {hit.id for hit in index.search("a pear on a table")} == {"a", "c"}
-
-
 @given(
     rows=arrays.arrays(
         st.sampled_from([np.float16, np.float32, np.float64]),

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
@@ -100,6 +101,13 @@ class QueryPlan:
     def weights(self) -> dict[str, float]:
         """The weights of the parts that count."""
         return {name: weight for name, weight in self.shares.items() if weight > 0}
+
+    @cached_property
+    def arrays(self) -> tuple[tuple[str, ...], npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+        """The names of the dense parts, their vectors one after the other, and the weights of `terms`."""
+        dense = {name: part.vector for name, part in self.parts.items() if isinstance(part.vector, np.ndarray)}
+        vectors = np.concatenate([np.zeros(0, np.float32), *dense.values()])
+        return tuple(dense), vectors, np.array(list(self.terms.values()))
 
 
 def plan_query(

@@ -121,24 +121,21 @@ def _scan_segment(
 
     The parts are those of all passages, but for dense ones.
     """
-    segment, scores, dense = plan.snapshot.commit.segments[index], dict[str, Floats](), dict[str, Floats]()
+    segment, scores = plan.snapshot.commit.segments[index], dict[str, Floats]()
     for name, part in plan.parts.items():
         if isinstance(part.vector, tuple):
             scores[name] = np.zeros(segment.n_passages, np.float32)
             for dimension, value in zip(part.vector[0].tolist(), part.vector[1]):
                 rows, coordinates = segment.sparse(name, dimension)
                 scores[name][rows] += value * coordinates
-        elif name != BM25:
-            dense[name] = part.vector
-    vectors = np.concatenate(list(dense.values())) if dense else np.zeros(0, np.float32)
+    dense, vectors, weights = plan.arrays
     sparse, terms = np.array(list(scores.values())) if scores else None, None
     if BM25 in plan.parts:
         spans = [plan.postings_spans[index][term] for term in plan.terms]
         starts_and_stops = np.array([[span.start for span in spans], [span.stop for span in spans]], np.int64)
-        weights = np.array(list(plan.terms.values()))
         terms = Bm25Terms(starts_and_stops, weights, K1, B, plan.snapshot.commit.state.average)
     with corruption_reported(segment.name):
-        passages, uppers, bm25 = segment.scan(tuple(dense)).candidates(best, terms, vectors, sparse, allowed)
+        passages, uppers, bm25 = segment.scan(dense).candidates(best, terms, vectors, sparse, allowed)
     if terms is not None:
         scores[BM25] = bm25
     return passages, uppers, scores
