@@ -110,30 +110,25 @@ class IndexState:
 
     @classmethod
     def from_json(cls, value: Any) -> IndexState:
-        """Return the state whose `asdict` JSON has kept."""
+        """Return the state whose `asdict` JSON has kept; values are checked, as a folder may come from anyone."""
         fields = dict(value)
         fields["fields"] = {name: (number, kinds) for name, (number, kinds) in fields["fields"].items()}
         fields["segments"] = tuple((File(*file), rows and File(*rows)) for file, rows in fields["segments"])
         state = cls(**fields)
-        state._check()
-        return state
-
-    def _check(self) -> None:
-        """Check that values are such as are written: a folder may come from anyone."""
-        files = self.files()
-        counts = [self.commit, self.next, self.documents, self.passages, self.terms, *(file.bytes for file in files)]
+        files, numbers = state.files(), [number for number, _ in state.fields.values()]
+        counts = [state.commit, state.next, state.documents, state.passages, state.terms, *(f.bytes for f in files)]
         if not all(type(count) is int and 0 <= count < MAX_COUNT for count in counts):
             raise ValueError("a count is no number, or negative")
         if not all(isinstance(text, str) and len(text) < 200 for file in files for text in (file.name, file.sha256)):
             raise ValueError("a file has no name or no checksum")
         if len({file.name for file in files}) < len(files):
             raise ValueError("a file is named twice")
-        numbers = [number for number, _ in self.fields.values()]
         if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
             raise ValueError("the fields of the metadata are not numbered from 0 on")
-        if not all(isinstance(kinds, str) and kinds and set(kinds) <= set(KINDS) for _, kinds in self.fields.values()):
+        if not all(isinstance(kinds, str) and kinds and set(kinds) <= set(KINDS) for _, kinds in state.fields.values()):
             raise ValueError("a field of the metadata has values of no kind")
-        check_types(self.settings)
+        check_types(state.settings)
+        return state
 
 
 class Commit(NamedTuple):
