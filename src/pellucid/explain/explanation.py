@@ -388,8 +388,13 @@ class Explanation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
-        sums = {"remainder": self.remainder, "groups": plain_value(self.groups())}
-        return {"version": SCHEMA_VERSION, "summary": self.summary(), **plain_value(self), **sums}
+        return {
+            "version": SCHEMA_VERSION,
+            "summary": self.summary(),
+            **plain_value(self),
+            "remainder": self.remainder,
+            "groups": plain_value(self.groups()),
+        }
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
@@ -416,12 +421,10 @@ class Explanation(Shown):
         top_k = min(top_k, len(self.rows))
         subject = "Score" if self._is_of_index else "Similarity"
         labels = self._labels
-        title = subject
+        title = "What the text is about" if self.text2 is None else subject
         if self.text3 is not None:
             prefix = f"{subject} of" if self._is_of_index else f"{subject} to"
             title = f"{prefix} {labels[1]} less {prefix.lower()} {labels[2]}"
-        if self.text2 is None:
-            title = "What the text is about"
         yield Heading(title, f"{self.score:.4f}", self.family if self._is_of_index else f"{self.family} model")
         if self.rows:
             yield Lead(self.summary())
@@ -431,11 +434,8 @@ class Explanation(Shown):
         context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
         if abs(context) > max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
             unit = SENTENCE if SENTENCE in self._kinds else WORD
-            warning = (
-                f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which no "
-                f"{unit} explains. {_HOW_TO_MEASURE}"
-            )
-            yield Note(warning, is_warning=True)
+            account = f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}"
+            yield Note(f"{account}; the rest is context, which no {unit} explains. {_HOW_TO_MEASURE}", is_warning=True)
         yield from map(Note, self._notes())
         labels = [label.removeprefix("the ") for label in labels]  # beside the texts
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
