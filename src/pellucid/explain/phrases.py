@@ -157,7 +157,7 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
                 matches[-1][1].append(partner)
                 continue
         matches.append(([word], [partner]))
-    earned = [part for match in matches for part in _earned(values, *match)]
+    earned = [part for match in matches for part in (_earned(values, *match) if len(match[0]) > 1 else [match])]
     different = [match for match in earned if first.words[match[0][0]] != second.words[match[1][0]]]
     for side, words in enumerate((first, second)):  # what joined equal words would no longer be what both texts say
         free = set(words.matched) - {word for match in earned for word in match[side]}
@@ -167,12 +167,10 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
 
 def _earned(values: Floats, words: list[int], others: list[int]) -> list[tuple[list[int], list[int]]]:
     """Return a match, cut at words that bring too small a share of it."""
-    if len(words) == 1:
-        return [(words, others)]
     block = values[np.ix_(words, others)]
     brought = np.minimum(block.sum(axis=1), block.sum(axis=0))
     least = int(brought.argmin())
-    if brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
+    if len(words) == 1 or brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
         return [(words, others)]
     parts = (slice(least), slice(least, least + 1), slice(least + 1, None))
     return [earned for part in parts if words[part] for earned in _earned(values, words[part], others[part])]
