@@ -663,6 +663,7 @@ def test_a_work_folder_that_cannot_be_written_says_so(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
         with pytest.raises(WritingError, match=r"rows\.state\.bin: No space left"):
             work.append("rows", np.zeros(3))
+        assert "rows" not in work
         with pytest.raises(WritingError, match=r"state\.json: No space left"):
             work.commit({"step": 1})
     monkeypatch.undo()

@@ -157,7 +157,7 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
                 matches[-1][1].append(partner)
                 continue
         matches.append(([word], [partner]))
-    earned = [part for match in matches for part in (_earned(values, *match) if len(match[0]) > 1 else [match])]
+    earned = [part for match in matches for part in _earned(values, *match)]
     different = [match for match in earned if first.words[match[0][0]] != second.words[match[1][0]]]
     for side, words in enumerate((first, second)):  # what joined equal words would no longer be what both texts say
         free = set(words.matched) - {word for match in earned for word in match[side]}

@@ -178,7 +178,7 @@ class WorkFolder:
         """Add rows to an array that grows on disk; the first rows give its dtype and the shape of a row."""
         self._lock_file.check(self.path)
         new = {"dtype": rows.dtype.newbyteorder("<").str, "row": list(rows.shape[1:]), "blocks": []}
-        entry = self._state["arrays"].setdefault(name, new)
+        entry = self._state["arrays"].get(name, new)
         path, end = self.path / f"{name}.state.bin", sum(size for size, _ in entry["blocks"])
         content = np.ascontiguousarray(rows, entry["dtype"]).tobytes()
         with translate_os_errors(path), open(path, "r+b" if end else "wb") as file:
@@ -187,7 +187,9 @@ class WorkFolder:
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
-        entry["blocks"].append([len(content), hashlib.sha256(content).hexdigest()])
+        self._state["arrays"].setdefault(name, entry)["blocks"].append(
+            [len(content), hashlib.sha256(content).hexdigest()]
+        )
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """Return the rows appended under `name`, mapped copy-on-write."""

@@ -525,7 +525,7 @@ def copy_rows(file: CorpusFile, target: Path, selected: Any) -> None:
 
         n_rows = copy_groups(file.source, target, selected)
     else:
-        first_lines = [row.number for row in file.rows(is_quiet=True)]
+        first_lines = [row.number for row in file.rows([file.field], is_quiet=True)]
         n_rows = len(first_lines)
         is_copied = dict(zip(first_lines, selected))
         is_selected = True  # what is before the first row is the header
