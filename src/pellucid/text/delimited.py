@@ -159,7 +159,7 @@ class DelimitedFile:
         """Return the rows that are not blank, after checking how many cells they have; of one column all rows."""
         n_columns, filled = len(self.names), list[tuple[int, Cells]]()
         for line, cells in zip(lines, rows):
-            is_blank = len(cells) < 2 and not "".join(map(str, cells)).strip()
+            is_blank = not cells or (len(cells) == 1 and not str(cells[0]).strip())
             if len(cells) != n_columns and not is_blank:
                 raise CorpusError(self._wrong_count(line, cells))
             if n_columns == 1 or not is_blank:
