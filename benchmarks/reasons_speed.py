@@ -101,7 +101,7 @@ def search_tasks(index: pellucid.Index, name: str, queries: Sequence[str]) -> It
     yield Task(
         f"beside it, {N_HITS} hits: five rows and the words",
         queries,
-        lambda hits: [(hit.reasons.top(5), hit.reasons.words()) for hit in hits],
+        lambda hits: [(hit.reasons.top(5), hit.marks) for hit in hits],
         search,
     )
     yield Task("lines of each", queries, lambda hits: [hit.explain().groups() for hit in hits], search)

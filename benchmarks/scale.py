@@ -187,7 +187,7 @@ def searching(data: Path, documents: int) -> Iterator[str]:
             ways: dict[str, Callable[[str], object]] = {
                 "pellucid, BM25 + static-en": lambda query: [(hit.id, hit.score) for hit in index.search(query)],
                 "pellucid, with texts": lambda query: [hit.text for hit in index.search(query)],
-                "pellucid, with reasons": lambda query: [hit.reasons.highlights() for hit in index.search(query)],
+                "pellucid, with reasons": lambda query: [hit.marks for hit in index.search(query)],
                 "faiss in 8 bits, with encoding": lambda query: table.search(model.encode([query]), 10),
                 "bm25s, with tokenizing": lambda query: lists.retrieve(
                     bm25s.tokenize([query], show_progress=False), k=10, show_progress=False

@@ -17,7 +17,6 @@ import pytest
 pytest.importorskip("Stemmer")
 
 from commands import run_command as run
-from pellucid.cli.hits import snippet
 from pellucid.errors import CorpusError, InputError, PellucidError
 from pellucid.index import Index
 from pellucid.index.metadata import AsHeld
@@ -46,7 +45,7 @@ def folder(tmp_path, rows, fruit):
 
 def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     shown = run("search", folder, "an apple tree").stdout
-    assert "[Apples and pears grow on trees]" in shown and "1  Fruit" in shown and "apple tree → Apples" in shown
+    assert "[Apples] and pears grow on [trees]" in shown and "1  Fruit" in shown and "apple → Apples" in shown
     assert "bm25: apple ~ Apples" in run("search", folder, "an apple tree", "--rows").stdout
     (tmp_path / "more.txt").write_text("A bicycle\n\nAnother bicycle and a car\n")
     said = run("index", "add", folder, tmp_path / "more.txt").stderr
@@ -83,9 +82,21 @@ def test_the_sentence_of_a_hit_stands_below_it_and_one_hit_can_be_set_apart(fold
     lines = run("search", folder, "apples and cars").stdout.splitlines()
     for rank, hit in enumerate(hits, 1):
         below = next(n for n, line in enumerate(lines) if line.startswith(f"  {rank}  ")) + 1
-        assert lines[below].strip() == hit.summary().partition(": ")[2]
+        assert lines[below].strip() == hit.explain().summary().partition(": ")[2]
+        assert lines[below + 1].strip().replace("[", "").replace("]", "") == hit.text and "[" in lines[below + 1]
     assert run("search", folder, "apples and cars", "--why", "1").stdout.split() == str(apart).split()
     assert "rank 3 is not in this list of 2" in run("search", folder, "apples and cars", "--why", "3", code=1).stderr
+
+
+def test_of_a_long_text_the_words_around_the_match_are_shown_and_marked(tmp_path):
+    text = f"{'Nothing of interest stands in here. ' * 20}In it, a man eats ripe pears. {'More of the same. ' * 20}"
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add([text], titles=["About pears"])
+        hit = index.search("a man and pears")[0]
+    assert hit.snippet == "In it, a man eats ripe pears."
+    assert 'both say "pears"' in hit.summary() and hit.summary().endswith(f'In the document: "{hit.snippet}"')
+    shown = run("search", tmp_path / "index", "a man and pears").stdout
+    assert "About [pears]" in shown and "In it, a [man] eats ripe [pears]. More" in shown
 
 
 def test_hits_with_a_low_score_are_left_out(folder):
@@ -567,11 +578,3 @@ def test_folders_without_texts(tmp_path):
         list(read_documents(tmp_path))
     with pytest.raises(CorpusError, match="file not found"):
         list(read_documents(tmp_path / "none"))
-
-
-def test_a_snippet_shows_the_words_that_contribute_most():
-    text = "filler " * 100 + "here it is " + "filler " * 100
-    start, end = snippet(text, [(0, 6, 0.1), (700, 704, 0.5), (705, 707, 0.4)], 100)
-    assert "here it" in text[start:end] and end - start <= 130
-    assert snippet("short", [], 100) == (0, 5)
-    assert snippet("", [], 100) == (0, 0)

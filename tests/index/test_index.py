@@ -117,7 +117,7 @@ def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
 @pytest.mark.parametrize("query", ["", "zzz qqq", "!!!", "the", *HOSTILE])
 def test_any_text_can_be_asked(read_only, query):
     for hit in read_only.search(query):
-        assert hit.reasons.words() is not None
+        assert hit.marks is not None and hit.snippet in hit.summary()
         hit.explain()
 
 
@@ -211,9 +211,8 @@ def test_reasons_of_an_ensemble_are_in_the_roles_of_the_search(tmp_path, fruit, 
 def test_words_to_highlight_add_up_and_stand_where_they_should(read_only):
     hit = read_only.search("apples")[0]
     assert hit.id == "c"
-    words = {(start, end): value for start, end, value in hit.reasons.words()}
-    assert {hit.text[start:end] for (start, end), value in words.items() if value > 0.05} == {"Apples"}
-    assert sum(words.values()) == pytest.approx(hit.score, abs=1e-6)
+    assert [hit.text[start:end] for start, end, _ in hit.marks.text] == ["Apples", "Apples"]
+    assert hit.reasons._marks()[0].sum() == pytest.approx(hit.score, abs=1e-6)
     row = hit.reasons.top(1)[0]
     assert row.name == "bm25: apples" and row.spans2 == ((0, 6), (8, 14)) and row.spans1 == ((0, 6),)
 
@@ -348,13 +347,16 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
     sentences[70] = "Here the aardvark appears."
     text = " ".join(sentences)
     with Index.create(tmp_path / "index", {}, passage_characters=500) as index:
-        index.add([text, "No animal here."], ids=["long", "short"], titles=["A title", None])
+        index.add([text, "No animal here."], ids=["long", "short"], titles=["Aardvarks", None])
         assert index.info()["passages"] > 8
-        hits = index.search("aardvark title")
+        hits = index.search("aardvark")
         assert [hit.id for hit in hits] == ["long"] and "aardvark" in hits[0].text and len(hits[0].text) <= 500
         assert text[hits[0].start :].startswith(hits[0].text) and hits[0].passage > 0
-        assert hits[0].reasons.text == "A title\n" + hits[0].text
-        assert {hits[0].reasons.text[s:e] for s, e, _ in hits[0].reasons.words()} == {"aardvark", "title"}
+        assert hits[0].reasons.text == "Aardvarks\n\n" + hits[0].text
+        marks = hits[0].marks
+        assert [hits[0].title[s:e] for s, e, _ in marks.title] == ["Aardvarks"]
+        assert [hits[0].text[s:e] for s, e, _ in marks.text] == ["aardvark"]
+        assert hits[0].snippet == "Here the aardvark appears."
         assert index["long"].text == text
 
 
@@ -603,12 +605,14 @@ def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
     together = PassageTerms(texts, {name: of_part.__getitem__ for name, of_part in parts.items()})
     for index, text in enumerate(texts):
         alone = PassageTerms([text], {name: of_part[index:].__getitem__ for name, of_part in parts.items()})
-        assert together.words(index) == alone.words(0)
+        values, spans = together.marks(index)
+        assert all(map(np.array_equal, (values, spans), alone.marks(0)))
         sums = dict[tuple[int, int], float]()
         for of_part in parts.values():
             for span, value in zip(map(tuple, of_part[index].spans.tolist()), of_part[index].marks.tolist()):
                 sums[span] = sums.get(span, 0.0) + value
-        assert together.words(index) == [(*span, value) for span, value in sorted(sums.items())]
+        assert dict(zip(map(tuple, spans.tolist()), values.tolist())) == sums
+        assert spans.tolist() == sorted(spans.tolist())
 
 
 def test_words_of_the_query_count_what_is_said(tmp_path, fruit):

@@ -70,7 +70,7 @@ def test_hits_have_word_pairs_and_the_encoder_reads_nothing_for_them(tmp_path):
             assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
             dense = sum(row.contribution for row in why.rows if row.key[0] == "dense")
             assert dense == pytest.approx(hit.parts["dense"], abs=1e-6)
-            assert hit.reasons.highlights() and hit.to_dict()["words"]
+            assert hit.marks.text and hit.to_dict()["marks"]["text"]
         assert hits.why(1, 2).text3 == hits[1].text
         assert encoder.calls == 0
 

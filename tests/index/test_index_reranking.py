@@ -89,7 +89,7 @@ def test_with_a_weight_it_is_a_part_like_the_others(index, share):
         rows = {row.name: row.contribution for row in hit.explain().rows}
         for row in hit.before.explain().rows:
             assert rows[row.name] == pytest.approx((1 - share) * row.contribution)
-        assert [s for *s, _ in hit.reasons.words()] == [s for *s, _ in hit.before.reasons.words()]
+        assert [m[:2] for m in hit.marks.text] == [m[:2] for m in hit.before.marks.text]
 
 
 def test_only_the_first_are_read_and_as_the_index_reads_them(index):
@@ -102,7 +102,7 @@ def test_only_the_first_are_read_and_as_the_index_reads_them(index):
     plain = index.search("apple pear", 12)
     hits = index.search("apple pear", 2, rerank=score, rerank_top=4)
     assert [hit.id for hit in hits] == [hit.id for hit in plain[:2]]  # equal scores keep the order
-    assert seen == [("apple pear", [f"{hit.title}\n{hit.text}" for hit in plain[:4]])]
+    assert seen == [("apple pear", [f"{hit.title}\n\n{hit.text}" for hit in plain[:4]])]
     assert not hits.exact and index.search("apple pear", 2, rerank=score).exact  # all that can be a hit was read
     assert len(index.search("apple pear", 6, rerank=score, rerank_top=4)) == 6 and len(seen[-1][1]) == 6
     assert len(index.search("zzz", rerank=score)) == 0 and len(seen) == 3
@@ -155,7 +155,7 @@ def test_a_cross_encoder_of_sentence_transformers(index):
     model = sentence_transformers.CrossEncoder(str(folder), device="cpu")
     hits = index.search("apple pear", 12, rerank=model)
     check_sums(hits)
-    pairs = [("apple pear", f"{hit.title}\n{hit.text}") for hit in hits]
+    pairs = [("apple pear", f"{hit.title}\n\n{hit.text}") for hit in hits]
     assert [hit.score for hit in hits] == pytest.approx(model.predict(pairs).tolist(), abs=1e-5)
     assert "CrossEncoder" in hits[0].explain().rows[0].name
 

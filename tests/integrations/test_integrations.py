@@ -114,7 +114,7 @@ def test_langchains_retriever_gives_the_reasons(index):
             assert (why["id"], why["score"], why["title"], why["parts"]) == (hit.id, hit.score, hit.title, hit.parts)
             assert why["reasons"][0]["name"] == hit.reasons.top(1)[0].name and why["summary"] == hit.summary() != ""
             assert sum(group["contribution"] for group in why["groups"]) == pytest.approx(hit.score, abs=1e-6)
-            marked = {hit.text[word["start"] : word["end"]].lower() for word in why["highlights"]}
+            marked = {hit.text[word["start"] : word["end"]].lower() for word in why["marks"]["text"]}
             assert marked and marked <= {"apple", "pear", "apples", "pears"}
     index.close()
     opened = langchain.PellucidRetriever(index=str(index.folder), k=1)

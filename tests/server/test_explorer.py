@@ -83,8 +83,8 @@ def unfold(page: Any) -> None:
 
 
 def scores(page: Any) -> list[float]:
-    """Return the scores of the hits, which the bars have as titles."""
-    titles = page.locator(".hit .meter").evaluate_all("all => all.map(one => one.title)")
+    """Return the scores of the hits, which the numbers beside the bars have as titles."""
+    titles = page.locator(".hit .score-of-hit").evaluate_all("all => all.map(one => one.title)")
     return [float(title.split()[1]) for title in titles]
 
 
@@ -161,7 +161,7 @@ def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
     first = page.locator(".hit h3").first.inner_text()
     assert first != titles[0] and "f=" in page.url
     page.get_by_role("slider", name="bm25", exact=True).fill("0")
-    page.locator(".meter[title*='bm25 +0.']").first.wait_for(state="detached")
+    page.locator(".score-of-hit[title*='bm25 +0.']").first.wait_for(state="detached")
     page.reload()
     page.locator(".hit").first.wait_for()
     assert page.get_by_role("slider", name="river", exact=True).input_value() == "0"
@@ -195,6 +195,8 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     assert "Reports on" not in first.locator(":scope > .marked").inner_text()
     marked = first.locator("h3 .word").all_inner_texts()
     assert any("tea" in phrase or "rain" in phrase for phrase in marked)
+    assert page.evaluate("document.activeElement.type") == "search"
+    assert first.locator(".score-of-hit").inner_text() == f"{scores(page)[0]:.2f}"
     body = first.locator(":scope > .marked")
     short = body.bounding_box()["height"]
     first.get_by_role("button", name="whole passage").click()

@@ -12,11 +12,12 @@ import typer
 from pellucid.cli.output import json_line, say, write_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
-    from pellucid.text.words import Span
+    from pellucid.index.reasons import Mark
 
 _SNIPPET = 260  # characters of a passage that are shown
 _TITLE = 80  # of a title
@@ -67,12 +68,12 @@ def show_documents(opened: Index, where: Any, page: dict[str, Any], *, json: boo
 
 
 def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
-    """Print hits for people: phrases that reasons name are underlined, or in brackets without colour; or words."""
+    """Print hits for people: words that match are underlined, or in brackets without colour."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    from pellucid.explain.views.parts import shorten, visible
+    from pellucid.explain.views.parts import visible
 
     console = Console(highlight=False)
     for note, is_warning in hits.notes():
@@ -81,16 +82,13 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
         parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
         heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
         if hit.title:
-            heading.append("  " + visible(shorten(hit.title, _TITLE)))
+            heading.append("  ").append(_marked(hit.title, hit.marks.title, 0, _TITLE, console))
         heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
-        phrases = [] if rows else hit.lines(reasons)
-        terms = hit.reasons.top(reasons) if rows else phrases
-        spans = (
-            [span[:2] for span in hit.reasons.highlights()] if rows else [s for line in phrases for s in line.spans2]
-        )
+        terms = hit.reasons.top(reasons) if rows else hit.lines(reasons)
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
-        lines = [] if rows else [Text(visible(hit.summary().removeprefix(f"Score {hit.score:.2f}: ")))]
-        lines.append(_marked(hit, spans, brackets=not console.is_terminal))
+        lines = [] if rows else [Text(visible(hit.explain().summary().removeprefix(f"Score {hit.score:.2f}: ")))]
+        begin = max(hit.text.find(hit.snippet.strip("\u2026 ")), 0)
+        lines.append(_marked(hit.text, hit.marks.text, begin, _SNIPPET, console))
         lines += [Text("; ".join(named), style="dim")] if named else []
         if measured := hit.explain().measurement:
             how = f"measured: {measured.n_texts:,} texts read, standard error of a word {measured.standard_error:.4f}"
@@ -104,35 +102,23 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
         console.print("better ones may have been missed", style="dim")
 
 
-def _marked(hit: Hit, spans: Iterable[Span], brackets: bool) -> Text:
-    """Return the part of the passage with the largest contributions, with the phrases or words at `spans` marked."""
+def _marked(text: str, marks: Iterable[Mark], begin: int, length: int, console: Console) -> Text:
+    """Return at most `length` characters of a text, those from a little before `begin` on, with its marks."""
     from rich.text import Text
 
     from pellucid.explain.views.parts import visible
 
-    text, words = re.sub(r"\s", " ", hit.reasons.text), hit.reasons.words()
-    start, end = snippet(text, words, _SNIPPET)
+    text = re.sub(r"\s", " ", text)
+    start = max(0, min(begin - length // 8, len(text) - length))
+    start = text.find(" ", start, begin) + 1 if start else 0
+    end = min(start + length, len(text))
+    if end < len(text) and (blank := text.rfind(" ", end - length // 8, end)) > 0:
+        end = blank
     shown = Text("\u2026 " if start else "")
-    for begin, stop in sorted(set(spans)):
-        if start <= begin and stop <= end:
-            word = visible(text[begin:stop])
-            shown.append(visible(text[start:begin]))
-            shown.append(f"[{word}]" if brackets else word, style="bold underline color(32)")
-            start = stop
+    for mark in marks:
+        if start <= mark.start and mark.end <= end:
+            word = visible(text[mark.start : mark.end])
+            shown.append(visible(text[start : mark.start]))
+            shown.append(word if console.is_terminal else f"[{word}]", style="bold underline color(32)")
+            start = mark.end
     return shown.append(visible(text[start:end])).append(" \u2026" if end < len(text) else "")
-
-
-def snippet(text: str, words: list[tuple[int, int, float]], length: int) -> tuple[int, int]:
-    """Return start and end of the part of the text, at most `length` characters, whose words contribute most."""
-    best, total, first, middle = 0.0, 0.0, 0, 0
-    for _, end, value in words:  # in text order; `first` is the first word of the part that ends here
-        total += value
-        while words[first][0] < end - length:
-            total -= words[first][2]
-            first += 1
-        if total > best:
-            best, middle = total, words[first][0]
-    start = max(0, min(middle - length // 8, len(text) - length))
-    while 0 < start < len(text) and not text[start - 1].isspace() and start > middle - length // 4:
-        start -= 1
-    return start, min(len(text), start + length)

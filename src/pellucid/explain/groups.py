@@ -17,6 +17,7 @@ import numpy as np
 from pellucid.explain.phrases import (
     MIN_PAIR_SHARE,
     MIN_WORD_SHARE,
+    TIE_DECIMALS,
     Floats,
     Integers,
     WordsOfText,
@@ -37,6 +38,7 @@ from pellucid.explain.rows import (
     share_of,
 )
 from pellucid.process import cached_property
+from pellucid.text.function_words import MAX_ENDING_CHARS, differ_by_ending
 from pellucid.text.words import Span
 
 PHRASE, COMMON, OTHERS = "phrase", "common", "others"
@@ -150,8 +152,9 @@ class GroupedRows:
         """Return the words of two texts that match, first those that raise the score, then those that lower it."""
         free, lines = table.copy(), list[_Line]()
         least = MIN_PAIR_SHARE * _larger_side(table)
-        for sign in (1, -1):
-            for match in match_words(sign * free, self._words[0], self._words[1], least):
+        largest = table[np.ix_(self._words[0].matched, self._words[1].matched)].max(initial=0.0).round(TIE_DECIMALS)
+        for sign, of_sign in ((1, min(least, largest)), (-1, least)):  # of long texts, the largest pair has a line
+            for match in match_words(sign * free, self._words[0], self._words[1], of_sign):
                 block = np.ix_(*match)
                 lines.append(_Line(match, float(free[block].sum())))
                 free[block] = 0.0  # a pair is in one line
@@ -175,7 +178,10 @@ class GroupedRows:
         return [_Line(tuple(line), float(value)) for line, value in zip(lines, values)]
 
     def unmatched_words(self, text: int) -> list[str]:
-        """Return the words of text 1 or 2 (from 0) that are in no line, add little, and are not in the other text."""
+        """Return the words of text 1 or 2 (from 0) that are in no line, add little, and are not in the other text.
+
+        A word with another ending is in it, too: "document" for "documents".
+        """
         words, other = self._words[text], self._words[1 - text]
         in_lines = {word for line in self._lines for word in line.words[text]}
         sums = self._tables[0].sum(axis=1 - text) + self._alone[text]
@@ -184,7 +190,7 @@ class GroupedRows:
         return [
             self._texts[text][slice(*words.spans[first_places[number]])]
             for number in words.matched
-            if number not in in_lines and sums[number] < least and words.words[number] not in other.words
+            if number not in in_lines and sums[number] < least and not _has_form(words.words[number], other.words)
         ]
 
     def groups(self, k: int | None, remainder: float) -> list[Group]:
@@ -247,6 +253,12 @@ class GroupedRows:
         parts += [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
         kinds = [*counts, *["word"] * has_words]
         return self._line(" and ".join(parts), value, f"{OTHER}{kinds[0]}s" if len(kinds) == 1 else OTHERS)
+
+
+def _has_form(word: str, words: Sequence[str]) -> bool:
+    """Whether a word is among others, or one that differs by its ending."""
+    stem = word[: MAX_ENDING_CHARS + 1]
+    return word in words or any(other.startswith(stem) and differ_by_ending(word, other) for other in words)
 
 
 def _larger_side(values: Floats) -> float:

@@ -36,7 +36,7 @@ MAX_JOINED_WORDS = 3
 
 _MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered
 _BLANKS = ("", " ")  # between words that belong together
-_TIE_DECIMALS = 9  # of what a pair adds; what differs by less is rounding
+TIE_DECIMALS = 9  # of what a pair adds; what differs by less is rounding
 _INNER_MARKS = frozenset("'\u2019\"\u201c\u201d\u201e\u00ab\u00bb-\u2010\u2011\u2013/&%#@*_\u00b7\u30fb")
 _TYING_MARKS = _INNER_MARKS | frozenset(".")  # without a blank: "don't", "U.S.", "low-dose"
 
@@ -126,8 +126,10 @@ _cached_words_of_text = lru_cache(maxsize=32)(WordsOfText)  # the hits of a sear
 
 @lru_cache(maxsize=1024)
 def ends_phrase(gap: str) -> bool:
-    """Whether what stands between two words ends a phrase: a line's end, or punctuation that is not inside a word."""
-    return any(mark == "\n" or (mark not in _INNER_MARKS and category(mark)[0] == "P") for mark in gap)
+    """Whether what stands between two words ends a phrase: a line's end, another word, or marks that are in no word."""
+    return any(
+        mark == "\n" or mark.isalnum() or (mark not in _INNER_MARKS and category(mark)[0] == "P") for mark in gap
+    )
 
 
 def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: float) -> list[Match]:
@@ -139,7 +141,7 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
         second: the words of text 2.
         least: what a pair must add to be a match.
     """
-    table = np.round(values[np.ix_(first.matched, second.matched)], _TIE_DECIMALS)
+    table = np.round(values[np.ix_(first.matched, second.matched)], TIE_DECIMALS)
     if not table.size or table.max() <= 0:
         return []
     partners, of_partners = table.argmax(axis=1), table.argmax(axis=0)

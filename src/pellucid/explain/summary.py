@@ -53,10 +53,11 @@ class Summary(NamedTuple):
         sums = (g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE)  # what is in no line, if it is much
         large = [f"{g.name} {self._amount(g)}" for g in sums if g.kind != CONTEXT or g.share < 0.5]
         sentences = [self._reasons(lines), "; ".join(large)] if self.has_shares else [self._balance()]
-        unmatched = zip(self.unmatched, self.labels[1::-1])
-        sentences.append(
-            "; ".join(f"nothing in {label} for {_some(words, 'or')}" for words, label in unmatched if words)
-        )
+        unmatched = [(words, label) for words, label in zip(self.unmatched, self.labels[1::-1]) if words]
+        if self.subject == "Similarity":
+            sentences.append("; ".join(f"nothing in {label} for {_some(words, 'or')}" for words, label in unmatched))
+        else:
+            sentences.append("; ".join(f"not in {label}: {_some(words)}" for words, label in unmatched))
         if len(self.texts) == 2 and self.subject == "Similarity":  # of a query and a document much differs
             sentences.append("; ".join(differences(self.texts, self.labels)))
         if self.unknown:

@@ -45,8 +45,8 @@ class Document(NamedTuple):
         return self.text[self.ends[index - 1] if index else 0 : self.ends[index]]
 
     def indexed(self, index: int) -> str:
-        """Return what is indexed of a passage: the title, a line break and the text."""
-        return f"{self.title}\n{self.passage(index)}" if self.title else self.passage(index)
+        """Return what is indexed of a passage: the title, an empty line, which ends a sentence, and the text."""
+        return f"{self.title}\n\n{self.passage(index)}" if self.title else self.passage(index)
 
     def passages(self) -> list[str]:
         """Return what is indexed of each passage."""

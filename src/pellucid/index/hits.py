@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, overload
 
@@ -28,14 +31,15 @@ from pellucid.explain.views.parts import (
     numbers,
     signed,
 )
-from pellucid.explain.views.report import VERSION, Report, plain_value
+from pellucid.explain.views.report import VERSION, Report, frame, plain_value
 from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan
-from pellucid.index.reasons import Passages, PassageTerms, Reasons
+from pellucid.index.reasons import Mark, Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
-from pellucid.text.unicode import well_formed
+from pellucid.text.sentences import sentence_spans
+from pellucid.text.unicode import UNSPACED, well_formed
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""
@@ -45,6 +49,10 @@ HITS_READ_TOGETHER = 10
 
 HIT_GROUPS = 3
 """Phrases of the query that are shown for each hit."""
+SNIPPET_WORDS = 12
+"""Words of a document's sentence that are shown around what matches."""
+_FAINT = 0.15  # of the strongest stretch of a text; a weaker one is no mark
+_WRITTEN_WORD = re.compile(rf"[{UNSPACED}]{{1,4}}|[^\s{UNSPACED}]{{1,40}}")  # without blanks, some characters are one
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -56,6 +64,13 @@ class ScoredPassage(NamedTuple):
     row: int
     passage: int
     parts: dict[str, float]  # what each part adds to the score
+
+
+class HitMarks(NamedTuple):
+    """The stretches of a hit that match: of its title and of its passage, in text order."""
+
+    title: tuple[Mark, ...]
+    text: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +123,7 @@ class Hit:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """What the score is made of: words to highlight, and rows that add up to it."""
+        """What the score is made of: rows that add up to it."""
         if self._stage is not None:
             return self._stage.reasons(self, is_measured=self._is_measured)
         return self._block.reasons(self._position, self.score, is_measured=self._is_measured)
@@ -147,8 +162,38 @@ class Hit:
         return self._block.vectors(self._position, list(self._block.plan.snapshot.models))
 
     def summary(self) -> str:
-        """Return one or two sentences that say where the score comes from."""
-        return self._explanation.summary()
+        """Return where the score comes from: words of the query, then what the document says around the match."""
+        why, said = self._explanation.summary(), " ".join(self.snippet.split())
+        return f'{why} In the document: "{said}"' if said else why
+
+    @cached_property
+    def marks(self) -> HitMarks:
+        """The stretches of title and text to highlight: those that add 15 % or more of what the strongest adds.
+
+        Where words of a marked sentence match, they are marked instead of it.
+        """
+        values, spans = self.reasons._marks()
+        values, (starts, ends) = values[values > 0], spans[values > 0].T
+        is_mark = values > 0
+        is_mark[:-1] &= ends[:-1] < ends[1:]
+        is_mark[1:] &= starts[:-1] < starts[1:]
+        is_mark &= values >= _FAINT * values[is_mark].max(initial=0.0)
+        marks = list(zip(*(column[is_mark].tolist() for column in (starts, ends, values))))
+        return HitMarks(*(tuple(Mark(*mark) for mark in of_field) for of_field in self._by_field(marks)))
+
+    @cached_property
+    def snippet(self) -> str:
+        """What the passage says around the marks that add most; the title where only that matches; "" for no marks.
+
+        At most 12 words of one sentence, as they are written, with an ellipsis where it is cut.
+        """
+        return _snippet(self.text, self.marks.text) or _snippet(self.title, self.marks.title)
+
+    def _by_field(self, spans: Iterable[tuple[Any, ...]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return spans, or marks, of what is indexed as those of the title and those of the text."""
+        spans, offset = list(spans), len(self.reasons.text) - len(self.text)
+        title = tuple((start, min(end, len(self.title)), *value) for start, end, *value in spans if start < offset)
+        return title, tuple((start - offset, end - offset, *value) for start, end, *value in spans if start >= offset)
 
     def lines(self, k: int = HIT_GROUPS) -> list[Group]:
         """Return the `k` largest groups that are phrases or named rows, which tables show."""
@@ -158,31 +203,24 @@ class Hit:
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
         rows = self._rows()
-        readable = {"summary": self.summary(), "groups": plain_value(self.explain().groups())}
-        words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
         plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
         if self.before is not None:
             first_parts, first_rows = dict(self.before.parts), self.before._rows()
             plain["before"] = {"score": self.before.score, "parts": first_parts, "reasons": first_rows}
-        plain |= {"parts": dict(self.parts), **readable, "reasons": rows}
-        return {**plain, "indexed": self.reasons.text, "words": words}
+        plain |= {"parts": dict(self.parts), "summary": self._explanation.summary()}
+        groups = [self._plain_group(group) for group in self._explanation.groups()]
+        shown = {"snippet": self.snippet, "groups": groups, "reasons": rows}
+        return {**plain, **shown, "marks": plain_value(self.marks)}
+
+    def _plain_group(self, group: Group) -> dict[str, Any]:
+        names = ("name", "contribution", "share", "kind", "query_spans", "title_spans", "text_spans")
+        return dict(zip(names, plain_value((*group[:4], group.spans1, *self._by_field(group.spans2)))))
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the strongest rows; not what all texts of an encoder have in common."""
         strongest = self.reasons.top(_NAMED + 2 * len(self.parts))  # a part has one such row of either kind at most
         rows = [row for row in strongest if row.kind not in (SHARED, CONTEXT)][:_NAMED]
         return [{"name": row.name, "contribution": row.contribution} for row in rows]
-
-
-class HitRow(NamedTuple):
-    """A hit as a row of a table."""
-
-    rank: int
-    id: str
-    score: float
-    title: str
-    text: str
-    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -286,11 +324,36 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         heads = [*numbers("", "score"), "of it", "id", "document", "mostly for"]
         yield TablePart.of("", heads, rows)
 
-    def _records(self) -> Sequence[HitRow]:
-        return [
-            HitRow(rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
+    def to_frame(self) -> Any:
+        """Return the hits as a pandas DataFrame: rank, id, score, title, text, and the names of `lines` as reasons."""
+        rows = [
+            (rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
             for rank, h in enumerate(self.hits, self.offset + 1)
         ]
+        return frame(rows, ("rank", "id", "score", "title", "text", "reasons"))
+
+
+def _snippet(text: str, marks: Sequence[Mark]) -> str:
+    """Return the words of the main sentence around its main words, which are those that add most in all places."""
+    matches = [(mark.start, text[mark.start : mark.end].lower()) for mark in marks]
+    n_places = Counter(word for _, word in matches)
+    sums = {word: n_places[word] * mark.contribution for (_, word), mark in zip(matches, marks)}
+    sentences = {span: [m for m in matches if span[0] <= m[0] < span[1]] for span in sentence_spans(text) if marks}
+    main = max(sentences, key=lambda span: _distinct_sum(sums, sentences[span]), default=(0, 0))
+    words = [match.span() for match in _WRITTEN_WORD.finditer(text, *main)]
+    at_word = [(bisect_right(words, (start, len(text))) - 1, word) for start, word in sentences.get(main, ())]
+    near = [[(n, word) for n, word in at_word if 0 <= n - first < SNIPPET_WORDS] for first, _ in at_word]
+    best = max(near, key=lambda of_words: _distinct_sum(sums, of_words), default=[])
+    if not best:
+        return ""
+    left = max(0, min((best[0][0] + best[-1][0] - SNIPPET_WORDS) // 2 + 1, len(words) - SNIPPET_WORDS))
+    shown = words[left : left + SNIPPET_WORDS]
+    before, after = "\u2026 " * (left > 0), " \u2026" * (shown[-1] != words[-1])
+    return f"{before}{text[shown[0][0] : shown[-1][1]]}{after}"
+
+
+def _distinct_sum(sums: Mapping[str, float], matches: Iterable[tuple[int, str]]) -> float:
+    return sum(sums[word] for word in {word for _, word in matches})
 
 
 def _words(words: Sequence[str]) -> str:
@@ -396,7 +459,7 @@ class SecondStage:
 
     def reranked(self, hits: Hits, top_k: int, offset: int, n_requested: int, min_score: float) -> Hits:
         """Return the `top_k` best of hits by their new scores from a rank on, equal ones in the old order."""
-        texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
+        texts = [f"{hit.title}\n\n{hit.text}" if hit.title else hit.text for hit in hits]
         names = [f"document {hit.id!r:.80}" for hit in hits]
         scores = self.score(hits.query, texts, names).tolist() if texts else []
         new = []

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Marks, Terms, TermsByText
+from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Marks, Terms, TermsByText
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import WORD, JoinedRows, PairTable, Row, combined_measurement
 from pellucid.index.arrays import Vector
@@ -29,10 +29,14 @@ from pellucid.text.words import Span
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
-Triple = tuple[int, int, float]
-"""Start and end of a span, and what it contributes to a score."""
 
-_FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
+
+class Mark(NamedTuple):
+    """A stretch of a text, its start and end in characters, and what it adds to a score."""
+
+    start: int
+    end: int
+    contribution: float
 
 
 class Passages:
@@ -142,15 +146,14 @@ class PassageTerms:
         self.terms = cache(lambda passage: {name: read(passage) for name, read in parts.items()})
         """The terms of a passage by part."""
 
-    def words(self, passage: int) -> list[Triple]:
-        """Return the spans that contribute to the score of a passage: start, end, contribution, in text order."""
-        values, spans, ends = self._marks
+    def marks(self, passage: int) -> tuple[Floats, Integers]:
+        """Return what spans of a passage add to its score [marks], and the spans [marks, 2], in text order."""
+        values, spans, ends = self._all_marks
         of_passage = slice(ends.item(passage - 1) if passage else 0, ends.item(passage))
-        starts_and_ends = spans[of_passage].T.tolist()
-        return list(zip(*starts_and_ends, values[of_passage].tolist()))
+        return values[of_passage], spans[of_passage]
 
     @cached_property
-    def _marks(self) -> Marks:
+    def _all_marks(self) -> Marks:
         """The spans and what each adds to its score, in text order."""
         marks = []
         for name, read in self._parts.items():
@@ -169,7 +172,7 @@ class Reasons:
 
     Attributes:
         query: what was asked.
-        text: the passage as it is indexed, with its title; what spans are counted in.
+        text: the passage as it is indexed, with its title; what the rows' spans are counted in.
         score: what the rows add up to.
     """
 
@@ -201,15 +204,9 @@ class Reasons:
             rows.append(row.with_values(row.name, value, value / self.score if self.score else 0.0, row.key))
         return rows
 
-    def words(self) -> list[Triple]:
-        """Return the spans of `text` that contribute to the score: start, end, contribution, in text order."""
-        return self._passages.words(self._passage)
-
-    def highlights(self) -> list[Triple]:
-        """Return the strongest of `words`: those with at least 15 % of the largest contribution."""
-        words = self.words()
-        limit = _FAINT * max((value for *_, value in words), default=0.0)
-        return [word for word in words if word[2] > 0 and word[2] >= limit]
+    def _marks(self) -> tuple[Floats, Integers]:
+        """Return what spans of `text` add to the score [marks], and the spans [marks, 2], in text order."""
+        return self._passages.marks(self._passage)
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -49,8 +49,8 @@ class PellucidEmbeddings(Embeddings):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever: `PellucidRetriever(index="my-index", k=4)`.
 
-    `metadata["pellucid"]` of a document tells why it was found: score, parts, summary, groups, reasons and
-    highlights, and which words of the query are unknown or were ignored. `k` and `where`
+    `metadata["pellucid"]` of a document tells why it was found: score, parts, summary, snippet, groups, reasons and
+    marks, and which words of the query are unknown or were ignored. `k` and `where`
     can also be given for one call: `retriever.invoke("home loans", k=10, where={"year": 2024})`.
 
     Attributes:
@@ -94,17 +94,10 @@ def _without_zero_rows(rows: Any, value: float) -> list[list[float]]:
 def _metadata(hit: Hit, hits: Hits) -> dict[str, Any]:
     """Return a document's own metadata, and under one more key why it was found, as `Hit.to_dict` says it.
 
-    Highlights are spans of the passage. Of the groups only names and numbers are kept: names hold the phrases.
+    Of the groups only names and numbers are kept: names hold the phrases.
     """
     reasons = hit.to_dict()
-    title_end = len(hit.reasons.text) - len(hit.text)  # the title comes before the text
-    for name in ("text", "metadata", "words", "indexed"):  # stored elsewhere, or in the highlights
-        del reasons[name]
-    reasons["highlights"] = [
-        {"start": start - title_end, "end": end - title_end, "contribution": value}
-        for start, end, value in hit.reasons.highlights()
-        if start >= title_end
-    ]
+    del reasons["text"], reasons["metadata"]  # stored elsewhere
     reasons["groups"] = [
         {name: group[name] for name in ("name", "contribution", "share", "kind")} for group in reasons["groups"]
     ]

@@ -93,22 +93,16 @@ def _max_words(text: str) -> int:
 def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
     """Return `Hits.to_dict`, with the largest `rows` rows of each hit."""
     check_pairs(hits.query, hits, models)
+    plain = (hit.to_dict() | ({"rows": _plain_rows(hit, rows)} if rows else {}) for hit in hits)
+    return replace(hits, hits=()).to_dict() | {"hits": written(plain, "ask for fewer hits or rows")}
 
-    def plain(hit: Hit) -> dict[str, Any]:
-        values = hit.to_dict()
-        if rows:
-            values["rows"] = [
-                {
-                    "name": row.name,
-                    "contribution": row.contribution,
-                    "kind": row.kind,
-                    "handle": _handle(row, hit.parts),
-                }
-                for row in hit.reasons.top(rows)
-            ]
-        return values
 
-    return replace(hits, hits=()).to_dict() | {"hits": written(map(plain, hits), "ask for fewer hits or rows")}
+def _plain_rows(hit: Hit, count: int) -> list[dict[str, Any]]:
+    names = ("name", "contribution", "kind")
+    return [
+        {name: getattr(row, name) for name in names} | {"handle": _handle(row, hit.parts)}
+        for row in hit.reasons.top(count)
+    ]
 
 
 def written(items: Iterable[Any], hint: str) -> list[orjson.Fragment]:

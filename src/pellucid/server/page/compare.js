@@ -113,6 +113,11 @@ export function explanation(found, caption = "What the score is made of", labels
   const { boxes, texts, outline } = isOfPhrases ? withPhrases(found, labels) : withMarks(found, labels);
   const joined = el("div", { class: "joined" }, ...boxes);
   if (isOfPhrases && texts.length > 1) joinPhrases(joined, texts, found.groups);
+  const spans = SIDES.map((side) => found.groups.find(isPhrase)?.[side][0]?.join("-"));
+  requestAnimationFrame(() => texts.forEach((text, number) => { // a long text begins with the phrase that adds most
+    const word = /** @type {HTMLElement | null} */ (text.querySelector(`[data-span="${spans[number]}"]`));
+    if (word) text.scrollTop = word.offsetTop - text.clientHeight / 3;
+  }));
   return [...notesOf(found, true), joined,
     groupTable(found.groups, { score: found.score, caption, hover: (group) => outline(group ? [group] : [], group !== null) }),
     ...notesOf(found, false), fold];

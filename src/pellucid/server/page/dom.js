@@ -4,6 +4,7 @@
 /**
  * @typedef {{name: string, contribution: number, parts: string[], spans1: number[][], spans2: number[][], spans3: number[][]}} Row
  * @typedef {{name: string, contribution: number, kind: string, spans1: number[][], spans2: number[][], spans3: number[][]}} Group
+ * @typedef {{name: string, contribution: number, kind: string, query_spans: number[][], title_spans: number[][], text_spans: number[][]}} HitGroup
  * @typedef {{start: number, end: number, value: number, colour?: number, name?: string}} Mark
  * @typedef {"spans1" | "spans2" | "spans3"} Side
  */
@@ -165,15 +166,15 @@ export function marksOf(rows, side) {
 
 /**
  * Return the phrases of one text, each in the colour of the line to which it gives most.
- * @param {Group[]} groups
- * @param {Side} side
- * @param {(group: Group, number: number) => number} [colourOf]
+ * @param {any[]} groups
+ * @param {Side | "title_spans" | "text_spans"} side
+ * @param {(group: any, number: number) => number} [colourOf]
  * @returns {Mark[]}
  */
 export function phrasesOf(groups, side, colourOf = (_, number) => number % COLOURS) {
   /** @type {Map<string, {mark: Mark, weight: number}>} */
   const found = new Map();
-  groups.filter(isPhrase).forEach((group, number) => group[side].forEach(([start, end], rank) => {
+  groups.filter(isPhrase).forEach((group, number) => group[side].forEach((/** @type {number[]} */ [start, end], /** @type {number} */ rank) => {
     const weight = Math.abs(group.contribution) / 2 ** rank; // a line names the phrase first that gives it most
     const mark = { start, end, value: group.contribution, colour: colourOf(group, number), name: group.name };
     if (weight > (found.get(`${start}-${end}`)?.weight ?? -1)) found.set(`${start}-${end}`, { mark, weight });
@@ -185,8 +186,8 @@ export function phrasesOf(groups, side, colourOf = (_, number) => number % COLOU
 export function colours() {
   /** @type {Map<number, number>} */
   const given = new Map();
-  return (/** @type {Group} */ group) => {
-    const start = group.spans1[0]?.[0] ?? -1;
+  return (/** @type {HitGroup} */ group) => {
+    const start = group.query_spans[0]?.[0] ?? -1;
     if (!given.has(start)) given.set(start, given.size % COLOURS);
     return /** @type {number} */ (given.get(start));
   };
@@ -224,7 +225,7 @@ export function joinPhrases(box, texts, groups) {
     svg.replaceChildren();
     groups.filter(isPhrase).forEach((group, number) => {
       const [first, ...others] = [group.spans1, group.spans2, group.spans3].slice(0, texts.length).map((spans, text) =>
-        spans.map((span) => texts[text].querySelector(`[data-span="${span.join("-")}"]`)?.getClientRects()).filter((rects) => rects?.length));
+        spans.map((span) => texts[text].querySelector(`[data-span="${span.join("-")}"]`)?.getClientRects()).filter((rects) => rects?.length && isInside(rects[0], texts[text].getBoundingClientRect())));
       for (const from of first) for (const to of others.flat()) {
         const [start, end] = [/** @type {DOMRectList} */ (from)[/** @type {DOMRectList} */ (from).length - 1], /** @type {DOMRectList} */ (to)[0]];
         const [x1, y1, x2, y2] = [start.left + start.width / 2 - at.left, start.bottom - at.top, end.left + end.width / 2 - at.left, end.top - at.top];
@@ -239,6 +240,11 @@ export function joinPhrases(box, texts, groups) {
   for (const text of texts) text.addEventListener("scroll", draw);
   box.append(svg);
   new ResizeObserver(draw).observe(box);
+}
+
+/** Whether a word is in sight in a text that scrolls. */
+function isInside(/** @type {DOMRect} */ word, /** @type {DOMRect} */ text) {
+  return word.bottom > text.top && word.top < text.bottom;
 }
 
 /**

@@ -2,7 +2,7 @@
 /** An index: hits with reasons, facets to narrow them; sliders weigh its parts, and words or dimensions, anew. */
 
 import { explanation } from "./compare.js";
-import { ask, byName, colours, el, field, isPhrase, markedText, phrasesOf, sentence, signed, slider, soon } from "./dom.js";
+import { ask, byName, colours, el, field, markedText, phrasesOf, sentence, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const PAGE = 10; // hits shown at once
@@ -91,7 +91,7 @@ export async function search(main, page) {
     scored.sort((/** @type {any} */ a, /** @type {any} */ b) => b.score - a.score || a.rank - b.rank);
     const drawn = scored.slice(0, shown);
     const best = Math.max(1e-9, ...drawn.map((/** @type {any} */ one) => one.score));
-    const scale = Math.max(0, ...drawn.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
+    const scale = Math.max(0, ...drawn.flatMap((/** @type {any} */ one) => [...one.hit.marks.title, ...one.hit.marks.text].map((mark) => mark.contribution)));
     const colourOf = same(factors, info["word weights"]) ? colours() : null;
     hits.replaceChildren(
       ...(found ? heading(drawn.length) : examples()),
@@ -140,7 +140,7 @@ export async function search(main, page) {
       ["Measure", () => table("Measured: the encoders of the index read question and document again without some of their words.")({ measure: true })],
       ...(above ? [[`Why ${place + 1} above ${place + 2}`, () => table(`What puts it above “${above.title || above.id}”.`)({ below: above.id })]] : []),
       ["Nearest documents", async () => {
-        const near = await ask("search", { query: hit.indexed.slice(0, ASKED), top_k: NEIGHBOURS + 1, ...of_index });
+        const near = await ask("search", { query: `${hit.title}\n\n${hit.text}`.slice(0, ASKED), top_k: NEIGHBOURS + 1, ...of_index });
         return [el("p", { class: "note" }, "What a search for the beginning of this passage finds."),
           el("ol", {}, ...near.hits.filter((/** @type {any} */ one) => one.id !== hit.id).slice(0, NEIGHBOURS).map((/** @type {any} */ one) =>
             el("li", {}, one.title || one.text.slice(0, 160), " ", el("span", { class: "note" }, one.score.toFixed(2)))))];
@@ -181,6 +181,7 @@ export async function search(main, page) {
   drawFilters();
   if (!query) drawHits();
   else weighing.hidden = keeper.hidden = true;
+  box.focus({ preventScroll: true });
   run(0);
 }
 
@@ -247,41 +248,43 @@ function filterOf(name, kind, info, where, changed) {
  * Return a hit at its place: rank, title and bar of its score; the reason; fields; the passage around what matches.
  * @param {any} one
  * @param {number} place
- * @param {{scale: number, best: number, colourOf: ((group: import("./dom.js").Group) => number) | null}} among the
+ * @param {{scale: number, best: number, colourOf: ((group: import("./dom.js").HitGroup) => number) | null}} among the
  *   strongest word and the best score of all hits; colours of phrases, null where a slider has changed what reasons add
  * @param {any[]} openings what can be opened
  */
 function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, openings) {
   const moved = rank - place;
-  const lines = colourOf ? hit.groups.filter(isPhrase).slice(0, LINES) : [];
-  const marks = colourOf && lines.length ? phrasesOf(lines, "spans2", colourOf) : hit.words.map((/** @type {any} */ word) => ({ start: word.start, end: word.end, value: word.contribution }));
-  const hasTitle = hit.title !== "" && hit.indexed.startsWith(`${hit.title}\n`);
-  const above = hasTitle ? Array.from(hit.title).length + 1 : 0; // the title stands in the heading
-  const below = marks.filter((/** @type {any} */ mark) => mark.start >= above).map((/** @type {any} */ mark) => ({ ...mark, start: mark.start - above, end: mark.end - above }));
-  const title = hasTitle ? markedText(hit.title, marks.filter((/** @type {any} */ mark) => mark.end < above), { scale }) : el("span", { class: "marked", dir: "auto" }, hit.id);
+  const lines = colourOf ? hit.groups.filter((/** @type {any} */ group) => group.kind === "phrase").slice(0, LINES) : [];
+  const painted = (/** @type {"title" | "text"} */ field) => colourOf && lines.length ? phrasesOf(lines, `${field}_spans`, colourOf) : hit.marks[field].map((/** @type {any} */ mark) => ({ ...mark, value: mark.contribution }));
+  const title = hit.title ? markedText(hit.title, painted("title"), { scale }) : el("span", { class: "marked", dir: "auto" }, hit.id);
   const parts = Object.entries(hit.parts).map(([name, value]) => `${name} ${signed(/** @type {number} */ (value), 3)}`).join(", ");
-  const meter = el("span", { class: "meter", role: "img", "aria-label": `score ${score.toFixed(2)}`, title: `score ${score.toFixed(4)} = ${parts}` }, el("i", {}));
+  const meter = el("span", { class: "meter", "aria-hidden": "true" }, el("i", {}));
+  const scored = el("span", { class: "score-of-hit", title: `score ${score.toFixed(4)} = ${parts}`, "aria-label": `score ${score.toFixed(2)}`, role: "img" }, score.toFixed(2), meter);
   /** @type {HTMLElement} */ (meter.firstChild).style.width = `${Math.max(0, 100 * score / best)}%`;
   const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`);
   const from = hit.start ? [`passage from character ${hit.start.toLocaleString("en")}`] : [];
-  const reason = hit.summary.replace(/^Score [\d.-]+: (.)/, (/** @type {string} */ _, /** @type {string} */ first) => first.toUpperCase()); // the bar shows the score
-  const details = [...(hasTitle ? [hit.id] : []), ...facts, ...from].flatMap((text, number) => [...(number ? [" · "] : []), el("bdi", {}, text)]);
+  const reason = hit.summary.replace(/^Score [\d.-]+: (.)/, (/** @type {string} */ _, /** @type {string} */ first) => first.toUpperCase()); // which stands above
+  const details = [...(hit.title ? [hit.id] : []), ...facts, ...from].flatMap((text, number) => [...(number ? [" · "] : []), el("bdi", {}, text)]);
   return el("article", { class: "hit" },
     el("h3", {}, el("span", { class: "rank" }, String(place + 1)), title,
-      el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`), meter),
+      el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`), scored),
     ...(colourOf ? [el("p", { class: "reasons" }, ...sentence(reason))] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
-    ...passage(hasTitle ? hit.indexed.slice(hit.title.length + 1) : hit.indexed, below, scale),
+    ...passage(hit.text, painted("text"), scale, placeOf(hit.snippet, hit.text)),
     el("p", { class: "parts" }, ...details), openable(openings));
 }
 
-/** Return a passage, of a long one the part whose words add most, and a button for the rest. */
-function passage(/** @type {string} */ text, /** @type {import("./dom.js").Mark[]} */ marks, /** @type {number} */ scale) {
+/** Return where the words of a snippet stand in a text, in code points; 0 where they are of the title. */
+function placeOf(/** @type {string} */ snippet, /** @type {string} */ text) {
+  const words = snippet.replace(/^… | …$/g, "");
+  return Array.from(text.slice(0, Math.max(0, text.indexOf(words)))).length;
+}
+
+/** Return a passage, of a long one the part with the words at `main`, and a button for the rest. */
+function passage(/** @type {string} */ text, /** @type {import("./dom.js").Mark[]} */ marks, /** @type {number} */ scale, /** @type {number} */ main) {
   const characters = Array.from(text);
   const whole = () => markedText(text, marks, { scale });
   if (characters.length <= SNIPPET * 1.3) return [whole()];
-  const sum = (/** @type {number} */ start) => marks.filter((mark) => mark.start >= start && mark.end <= start + SNIPPET).reduce((total, mark) => total + Math.abs(mark.value), 0);
-  const starts = marks.map((mark) => Math.max(0, Math.min(mark.start - 60, characters.length - SNIPPET)));
-  let start = starts.reduce((best, one) => (sum(one) > sum(best) ? one : best), 0);
+  let start = Math.max(0, Math.min(main - 60, characters.length - SNIPPET));
   while (start > 0 && /\S/.test(characters[start - 1]) && start % 40) start -= 1; // to the beginning of a word
   let end = start + SNIPPET;
   for (let back = 0; back < 40 && end < characters.length && /\S/.test(characters[end]); back += 1) end -= 1; // to the end of a word
