@@ -7,14 +7,15 @@ trap 'rm -rf "$out"' EXIT
 
 say() { printf '\n$ %s\n' "$*"; }
 
+# Neither pair has a word in common.
 question="How do I cancel my subscription?"
-answer="To end your plan, open Settings and choose Unsubscribe."
+answer="To end your plan, terminate the membership under Settings."
 say "pellucid explain \"$question\" \"$answer\""
 pellucid explain "$question" "$answer"
 
 say "pellucid index build help help_centre.txt      # 22 answers of a help centre"
 pellucid index build "$out/help" help_centre.txt 2>&1 | sed "s|$out/||"
-asked="When do I get my money back?"
+asked="I lost my login"
 say "pellucid search help \"$asked\" --top-k 2"
 pellucid search "$out/help" "$asked" --top-k 2
 

@@ -38,6 +38,7 @@ from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Mark, Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
+from pellucid.text.function_words import function_words
 from pellucid.text.sentences import sentence_spans
 from pellucid.text.unicode import UNSPACED, well_formed
 
@@ -170,7 +171,7 @@ class Hit:
     def marks(self) -> HitMarks:
         """The stretches of title and text to highlight: those that add 15 % or more of what the strongest adds.
 
-        Where words of a marked sentence match, they are marked instead of it.
+        Function words are none, unless there is nothing else. Where words of a sentence match, they are marked, not it.
         """
         values, spans = self.reasons._marks()
         values, (starts, ends) = values[values > 0], spans[values > 0].T
@@ -179,6 +180,9 @@ class Hit:
         is_mark[1:] &= starts[:-1] < starts[1:]
         is_mark &= values >= _FAINT * values[is_mark].max(initial=0.0)
         marks = list(zip(*(column[is_mark].tolist() for column in (starts, ends, values))))
+        words = [self.reasons.text[start:end].lower() for start, end, _ in marks]
+        small = function_words(words).words
+        marks = [mark for mark, word in zip(marks, words) if word not in small] or marks
         return HitMarks(*(tuple(Mark(*mark) for mark in of_field) for of_field in self._by_field(marks)))
 
     @cached_property
@@ -202,15 +206,18 @@ class Hit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
-        rows = self._rows()
-        plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
-        if self.before is not None:
-            first_parts, first_rows = dict(self.before.parts), self.before._rows()
-            plain["before"] = {"score": self.before.score, "parts": first_parts, "reasons": first_rows}
-        plain |= {"parts": dict(self.parts), "summary": self._explanation.summary()}
-        groups = [self._plain_group(group) for group in self._explanation.groups()]
-        shown = {"snippet": self.snippet, "groups": groups, "reasons": rows}
-        return {**plain, **shown, "marks": plain_value(self.marks)}
+        first, names = self.before, ("id", "score", "title", "text", "metadata", "passage", "start")
+        before = first and {"score": first.score, "parts": dict(first.parts), "reasons": first._rows()}
+        return {
+            **{name: getattr(self, name) for name in names},
+            **({"before": before} if before else {}),
+            "parts": dict(self.parts),
+            "summary": self._explanation.summary(),
+            "snippet": self.snippet,
+            "groups": [self._plain_group(group) for group in self._explanation.groups()],
+            "reasons": self._rows(),
+            "marks": plain_value(self.marks),
+        }
 
     def _plain_group(self, group: Group) -> dict[str, Any]:
         names = ("name", "contribution", "share", "kind", "query_spans", "title_spans", "text_spans")
@@ -274,16 +281,20 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
-        result = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
-        result["models"] = dict(self.models)
-        result |= {
-            "unknown": list(self.unknown), "ignored": list(self.ignored), "has_known_words": self.has_known_words,
-        }  # fmt: skip
-        if self.reranked:
-            result["reranked"] = self.reranked
-        if self.offset:
-            result["offset"] = self.offset
-        return {"version": VERSION, "kind": self.kind, **result, "hits": [hit.to_dict() for hit in self.hits]}
+        return {
+            "version": VERSION,
+            "kind": self.kind,
+            "query": self.query,
+            "documents": self.documents,
+            "weights": self.weights,
+            "exact": self.exact,
+            "models": dict(self.models),
+            "unknown": list(self.unknown),
+            "ignored": list(self.ignored),
+            "has_known_words": self.has_known_words,
+            **{name: count for name, count in (("reranked", self.reranked), ("offset", self.offset)) if count},
+            "hits": [hit.to_dict() for hit in self.hits],
+        }
 
     def measured(self) -> Hits:
         """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
@@ -326,11 +337,13 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def to_frame(self) -> Any:
         """Return the hits as a pandas DataFrame: rank, id, score, title, text, and the names of `lines` as reasons."""
-        rows = [
-            (rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
-            for rank, h in enumerate(self.hits, self.offset + 1)
-        ]
-        return frame(rows, ("rank", "id", "score", "title", "text", "reasons"))
+        return frame(
+            (
+                (rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
+                for rank, h in enumerate(self.hits, self.offset + 1)
+            ),
+            ("rank", "id", "score", "title", "text", "reasons"),
+        )
 
 
 def _snippet(text: str, marks: Sequence[Mark]) -> str:
@@ -426,8 +439,9 @@ class HitBlock:
         if name not in self._measured_queries:
             query = part.encoder_query
             assert query is not None
-            model = query.model.with_reasons("measured")
-            self._measured_queries[name] = EncoderQuery(model, self.plan.query, "query", query.unit)
+            self._measured_queries[name] = EncoderQuery(
+                query.model.with_reasons("measured"), self.plan.query, "query", query.unit
+            )
         return self._measured_queries[name]
 
 
@@ -488,8 +502,7 @@ class SecondStage:
             score = value / (self.share or 1.0)
 
             def score_shortened(texts: list[str]) -> Floats:
-                names = [f"a passage without some words, {text!r:.80}" for text in texts]
-                return self.score(before.query, texts, names)
+                return self.score(before.query, texts, [f"a passage without some words, {t!r:.80}" for t in texts])
 
             passage = Passage(before.text, list(text_units(before.text)), score, score_shortened)
             terms = passage_terms(passage, weight=self.share)
@@ -517,9 +530,11 @@ class SecondStage:
         except (TypeError, ValueError) as error:
             raise InputError(f"the reranker ({self.name}) gave no array of numbers: {error}") from error
         if scores.shape != (len(texts),):
-            what = f"an array of shape {scores.shape} for {len(texts)} texts; it must give one score a text"
-            raise InputError(f"the reranker ({self.name}) gave {what}")
+            raise InputError(
+                f"the reranker ({self.name}) gave an array of shape {scores.shape} for {len(texts)} texts; it must "
+                "give one score a text"
+            )
         if (broken := np.flatnonzero(~np.isfinite(scores))).size:
-            what = f"{scores[broken[0]]} for {names[int(broken[0])]}"
-            raise InputError(f"the reranker ({self.name}) gave {what}")
+            number = int(broken[0])
+            raise InputError(f"the reranker ({self.name}) gave {scores[number]} for {names[number]}")
         return scores

@@ -98,9 +98,8 @@ def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
 
 
 def _plain_rows(hit: Hit, count: int) -> list[dict[str, Any]]:
-    names = ("name", "contribution", "kind")
     return [
-        {name: getattr(row, name) for name in names} | {"handle": _handle(row, hit.parts)}
+        {"name": row.name, "contribution": row.contribution, "kind": row.kind, "handle": _handle(row, hit.parts)}
         for row in hit.reasons.top(count)
     ]
 
