@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,6 @@ from pellucid.explain.phrases import (
     MIN_WORD_SHARE,
     TIE_DECIMALS,
     Floats,
-    Integers,
     WordsOfText,
     join_words,
     match_words,
@@ -58,6 +58,7 @@ _CLOSING_MARKS = {
 }  # fmt: skip
 """Of brackets and quotation marks, those that close them."""
 _CLOSERS = frozenset("\"')]}\u201d\u00bb\u203a\u300d\u300f")  # not \u2019, which is an apostrophe, too
+_MARKS = _CLOSERS.union(_CLOSING_MARKS, *_CLOSING_MARKS.values())
 _MAX_NAME_CHARS = 60  # of a phrase in a name
 _ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
 
@@ -120,13 +121,37 @@ class GroupedRows:
     ) -> None:
         """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to."""
         self._texts, self._score = texts, score
-        cells = _cells(rows, len(texts))
-        self._rows = cells.others
-        read = [_read(*of_text) for of_text in zip(texts, cells.words, unknown)]
-        self._words = [words for words, _ in read]
-        first, *others = [shares for _, shares in read]
-        self._tables = [other.sums(first.sums(table).T).T for table, other in zip(cells.tables, others)]
-        self._alone = [shares.sums(values) for (_, shares), values in zip(read, cells.alone)]
+        tables, words, self._rows = _sorted_out(rows, len(texts))
+        places = [set(of_text) for of_text in unknown[: len(texts)]]
+        for of_table in tables:
+            places[0].update(*of_table.spans1)
+            places[1].update(*of_table.spans2)
+        for row in words:
+            for of_text, spans in zip(places, _spans(row)):
+                of_text.update(spans)
+        read = [_read(*of_text) for of_text in zip(texts, places, unknown)]
+        self._words = [words_of_text for words_of_text, _ in read]
+        numbers = [of_text for _, of_text in read]
+        self._alone = [np.zeros(len(of_text.words)) for of_text in self._words]
+        self._tables = [np.zeros((len(self._alone[0]), len(alone))) for alone in self._alone[1:]]
+        for of_table in tables:
+            first, second = (
+                _shares(spans, number_of, len(alone))
+                for spans, number_of, alone in zip((of_table.spans1, of_table.spans2), numbers, self._alone)
+            )
+            self._tables[0] += first.T @ of_table.values @ second
+        for row in words:
+            spans_of = _spans(row)
+            # of a word in texts 2 and 3, the text is named whose share of the row is the larger
+            other = 2 if spans_of[2] and (row.contribution < 0 or not spans_of[1]) else 1
+            if other < len(texts) and spans_of[0] and spans_of[other]:
+                share = row.contribution / (len(spans_of[0]) * len(spans_of[other]))
+                for place, other_place in product(spans_of[0], spans_of[other]):
+                    self._tables[other - 1][numbers[0][place], numbers[other][other_place]] += share
+            else:
+                text = next(text for text, spans in enumerate(spans_of) if spans)
+                for place in spans_of[text]:
+                    self._alone[text][numbers[text][place]] += row.contribution / len(spans_of[text])
 
     @cached_property
     def _lines(self) -> list[_Line]:
@@ -137,10 +162,12 @@ class GroupedRows:
         elif self._tables:
             lines = self._matches_of_difference(*self._tables)
         alone = [values.copy() for values in self._alone]
-        for number, (words, value) in enumerate(lines):  # a word of text 1 that is paired with none, too
-            lines[number] = _Line(words, value + float(alone[0][list(words[0])].sum()))
+        for number, (words, value) in enumerate(lines if alone[0].any() else ()):
+            lines[number] = _Line(words, value + float(alone[0][list(words[0])].sum()))  # where it is paired with none
             alone[0][list(words[0])] = 0.0
         for text, values in enumerate(alone):
+            if not values.any():
+                continue
             least = MIN_PAIR_SHARE * _larger_side(values)
             for sign in (1, -1):
                 for joined in join_words(sign * values, self._words[text], least):
@@ -152,12 +179,16 @@ class GroupedRows:
         """Return the words of two texts that match, first those that raise the score, then those that lower it."""
         free, lines = table.copy(), list[_Line]()
         least = MIN_PAIR_SHARE * _larger_side(table)
-        largest = table[np.ix_(self._words[0].matched, self._words[1].matched)].max(initial=0.0).round(TIE_DECIMALS)
-        for sign, of_sign in ((1, min(least, largest)), (-1, least)):  # of long texts, the largest pair has a line
+        largest = table.take(self._words[0].matched, 0).take(self._words[1].matched, 1).max(initial=0.0)
+        for sign, of_sign in (
+            (1, min(least, largest.round(TIE_DECIMALS))),
+            (-1, least),
+        ):  # of long texts, the largest pair has a line
             for match in match_words(sign * free, self._words[0], self._words[1], of_sign):
-                block = np.ix_(*match)
-                lines.append(_Line(match, float(free[block].sum())))
-                free[block] = 0.0  # a pair is in one line
+                pairs = [*product(*match)]
+                lines.append(_Line(match, math.fsum(free.item(pair) for pair in pairs)))
+                for pair in pairs:  # a pair is in one line
+                    free[pair] = 0.0
         return lines
 
     def _matches_of_difference(self, raising: Floats, lowering: Floats) -> list[_Line]:
@@ -202,7 +233,8 @@ class GroupedRows:
         fixed = [line for line in fixed if abs(line.contribution) > least]
         n_shown = _n_shown(k, len(lines), len(fixed), has_loose=abs(loose) > least)
         others = self._others(lines[n_shown:], loose)
-        return [*lines[:n_shown], *(line for line in (others,) if abs(line.contribution) > least), *fixed]
+        named = [line._replace(name="".join(name_pieces(self._texts, line))) for line in lines[:n_shown]]
+        return [*named, *(line for line in (others,) if abs(line.contribution) > least), *fixed]
 
     @cached_property
     def _sorted_lines(self) -> tuple[list[Group], float]:
@@ -215,7 +247,6 @@ class GroupedRows:
         total += math.fsum(row.contribution for row in in_text)
         loose = total - math.fsum(line.contribution for line in lines)
         lines += [self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row)]
-        lines = [line._replace(name="".join(name_pieces(self._texts, line))) for line in lines]
         lines.sort(key=lambda line: (-round(abs(line.contribution), 12), line.spans1 or line.spans2 or ((0, 0),)))
         return lines, loose
 
@@ -263,42 +294,45 @@ def _has_form(word: str, words: Sequence[str]) -> bool:
 
 def _larger_side(values: Floats) -> float:
     """Return the sum of what raises a score, or of what lowers it if that is more."""
-    return float(max(np.maximum(values, 0).sum(), np.maximum(-values, 0).sum()))
+    raising = float(values[values > 0].sum())
+    return max(raising, raising - float(values.sum()))
 
 
-class _Shares(NamedTuple):
-    """What the words of the rows give to the words as they are written, an item for each place."""
-
-    written: Integers  # the number of the word in `WordsOfText`
-    of_rows: Integers  # the number of the word of the rows
-    shares: Floats  # 1 / places of that
-    n_written: int
-
-    def sums(self, values: Floats) -> Floats:
-        """Return the values of the rows' words, one or a line of a table each, by the words as they are written."""
-        sums = np.zeros((self.n_written, *values.shape[1:]))
-        np.add.at(sums, self.written, (values[self.of_rows].T * self.shares).T)
-        return sums
+def _sorted_out(rows: Sequence[Row], n_texts: int) -> tuple[list[WordTable], list[Row], list[Row]]:
+    """Return the tables of pairs of words, other rows of words that stand in the texts, and all other rows."""
+    tables = rows.word_tables() if isinstance(rows, LazyRows) and n_texts == 2 else None
+    if tables is None or not all(all(table.spans1) and all(table.spans2) for table in tables):
+        tables, others = [], list(rows)
+    else:
+        others = [row for table in tables for row in table.others]
+    words = [row for row in others if row.kind in (WORD, WORD_PAIR) and any(_spans(row)[:n_texts])]
+    are_words = {row.key for row in words}
+    return tables, words, [row for row in others if row.key not in are_words]
 
 
-def _read(text: str, words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> tuple[WordsOfText, _Shares]:
-    """Return the words of a text as they are written, and what `words` give to each.
+def _read(text: str, spans: set[Span], unknown: Sequence[Span]) -> tuple[WordsOfText, dict[Span, int]]:
+    """Return the words of a text as they are written, and the number of the word at each of `spans`.
 
-    `words` are those of the rows, by their places: another case of a word is another of them, and two may overlap.
+    These are of the words of rows: another case of a word is another of them, and two may overlap.
     """
-    places: list[Span] = []
-    place_of: dict[Span, int] = {}
-    for start, end in sorted({span for of_word in words for span in of_word} | set(unknown)):
+    ordered, places, numbers = sorted(spans), list[Span](), list[int]()
+    for start, end in ordered:
         if places and start < places[-1][1]:
             places[-1] = places[-1][0], max(end, places[-1][1])
         else:
             places.append((start, end))
-        place_of[start, end] = len(places) - 1
-    of_text = words_of_text(text, places, unknown)
-    of_rows = np.arange(len(words)).repeat(np.array([len(of_word) for of_word in words], np.int64))
-    written = np.array([of_text.numbers[place_of[span]] for of_word in words for span in of_word], np.int64)
-    shares = 1.0 / np.array([len(of_word) for of_word in words for _ in of_word], np.float64)
-    return of_text, _Shares(written, of_rows, shares, len(of_text.words))
+        numbers.append(len(places) - 1)
+    words = words_of_text(text, places, unknown)
+    return words, {span: words.numbers[number] for span, number in zip(ordered, numbers)}
+
+
+def _shares(words: Sequence[tuple[Span, ...]], number_of: Mapping[Span, int], n_written: int) -> Floats:
+    """Return what each of the rows' words gives to each word as it is written: as much to each of its places."""
+    shares = np.zeros((len(words), n_written))
+    for number, spans in enumerate(words):
+        for span in spans:
+            shares[number, number_of[span]] += 1.0 / len(spans)
+    return shares
 
 
 def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
@@ -342,6 +376,8 @@ def phrase_text(text: str, span: Span) -> str:
 
 def _balanced(phrase: str) -> str:
     """Return a phrase without quotation marks and brackets that have no partner; apostrophes stay."""
+    if _MARKS.isdisjoint(phrase):
+        return phrase
     opened, unmatched = list[tuple[int, str]](), set[int]()
     for n, sign in enumerate(phrase):
         before, after = phrase[max(n - 1, 0) : n], phrase[n + 1 : n + 2]
@@ -383,65 +419,3 @@ def _is_elsewhere(row: Row) -> bool:
 
 def _spans(row: Row) -> tuple[tuple[Span, ...], ...]:
     return row.spans1, row.spans2, row.spans3
-
-
-def _cells(rows: Sequence[Row], n_texts: int) -> _Cells:
-    """Return the rows as tables of the words of text 1 and each other text."""
-    tables = rows.word_tables() if isinstance(rows, LazyRows) and n_texts == 2 else None
-    if tables is None or not all(all(table.spans1) and all(table.spans2) for table in tables):
-        return _cells_by_row(rows, n_texts)
-    cells = _cells_by_row([row for table in tables for row in table.others], n_texts)
-    for table in tables:
-        cells = _joined_cells(cells, table)
-    return cells
-
-
-def _joined_cells(cells: _Cells, table: WordTable) -> _Cells:
-    """Return cells of two texts with those of one more table; words at the same positions are one."""
-    if not table.values.size:
-        return cells
-    if not any(cells.words):
-        alone = [np.zeros(length) for length in table.values.shape]
-        return _Cells([list(table.spans1), list(table.spans2)], [table.values], alone, cells.others)
-    words, numbers = list[list[tuple[Span, ...]]](), list[list[int]]()
-    for previous, more in zip(cells.words, (table.spans1, table.spans2)):
-        index = {spans: number for number, spans in enumerate(previous)}
-        numbers.append([index.setdefault(spans, len(index)) for spans in more])
-        words.append(list(index))
-    values = np.zeros((len(words[0]), len(words[1])))
-    values[: len(cells.words[0]), : len(cells.words[1])] = cells.tables[0]
-    if all(len({*of_text}) == len(of_text) for of_text in numbers):
-        values[np.ix_(*numbers)] += table.values
-    else:
-        np.add.at(values, np.ix_(*numbers), table.values)
-    alone = [np.append(values, np.zeros(len(spans) - len(values))) for values, spans in zip(cells.alone, words)]
-    return _Cells(words, [values], alone, cells.others)
-
-
-def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:
-    """Return the same from any rows: words are told apart by where they stand."""
-    numbers: list[dict[tuple[Span, ...], int]] = [{} for _ in range(n_texts)]
-    paired: list[list[tuple[int, int, float]]] = [[], []]
-    single: list[list[tuple[int, float]]] = [[], [], []]
-    others: list[Row] = []
-    for row in rows:
-        in_texts = [text for text, spans in enumerate(_spans(row)[:n_texts]) if spans]
-        if row.kind not in (WORD, WORD_PAIR) or not in_texts:
-            others.append(row)
-            continue
-        words = {text: numbers[text].setdefault(_spans(row)[text], len(numbers[text])) for text in in_texts}
-        # of a word in texts 2 and 3, the text is named whose share of the row is the larger
-        other = 2 if 2 in words and (row.contribution < 0 or 1 not in words) else 1
-        if 0 in words and other in words:
-            paired[other - 1].append((words[0], words[other], row.contribution))
-        else:
-            single[in_texts[0]].append((words[in_texts[0]], row.contribution))
-    tables = [np.zeros((len(numbers[0]), len(of_other))) for of_other in numbers[1:]]
-    for table, cells in zip(tables, paired):
-        for first, second, value in cells:
-            table[first, second] += value
-    alone = [np.zeros(len(words)) for words in numbers]
-    for values, cells1 in zip(alone, single):
-        for word, value in cells1:
-            values[word] += value
-    return _Cells([list(words) for words in numbers], tables, alone, others)

@@ -22,6 +22,7 @@ from unicodedata import category
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.process import cached_property
 from pellucid.text.function_words import function_words
 from pellucid.text.words import Span
 
@@ -47,52 +48,75 @@ Integers = npt.NDArray[np.int64]
 class WordsOfText:
     """The words of a text in order, and how they hang together.
 
+    What is asked of few words is found when it is asked: of a document, few words match those of a query.
+
     Attributes:
         spans: where the words stand.
         words: the distinct words, in lower case, in the order of their first places.
         numbers: for each place, the number of its word among the distinct ones.
         matched: numbers of the words that can match: those with a vector that carry content or deny.
-        neighbours: pairs of such numbers that may be one phrase -> where the first of these stands.
-        content: the content words, by their positions among the words.
-        is_tied: for each word but the last, whether a mark without a blank ties it to the next ("don't").
-        breaks: for each word but the last, whether punctuation stands after it.
     """
 
     def __init__(self, text: str, spans: Sequence[Span], unknown: Collection[Span]) -> None:
         """Take a text, where its words stand, and where those without a vector do."""
-        self.spans = spans
-        written = [text[start:end].lower() for start, end in spans]
-        gaps = [text[end:start] for (_, end), (start, _) in pairwise(spans)]
-        small, joining, negation = function_words(written)
-        self.is_tied = [
-            gap in _TYING_MARKS or (gap in (",", ":") and written[n].isdigit() and written[n + 1].isdigit())
-            for n, gap in enumerate(gaps)
-        ]
-        self.breaks = [gap not in _BLANKS and not tied and ends_phrase(gap) for gap, tied in zip(gaps, self.is_tied)]
-        self.content = [n for n, word in enumerate(written) if word not in small] or list(range(len(spans)))
-        self._is_joining = [word in joining for word in written]
-        number_of = {word: number for number, word in enumerate(dict.fromkeys(written))}
-        self.words, self.numbers = list(number_of), [number_of[word] for word in written]
+        self._text, self.spans = text, spans
+        number_of: dict[str, int] = {}
+        self.numbers = [number_of.setdefault(text[start:end].lower(), len(number_of)) for start, end in spans]
+        self.words = list(number_of)
+        small, self._joining, negation = function_words(self.words)
+        self._content = set(self.words) - small or set(self.words)
+        self._carriers = {number_of[word] for word in self._content | (negation & number_of.keys())}
         without_vector = set(unknown)
-        places = sorted({*self.content, *(n for n, word in enumerate(written) if word in negation)})
-        known = dict.fromkeys(self.numbers[n] for n in places if spans[n] not in without_vector)
-        self.matched = list(known)
-        self.neighbours: dict[tuple[int, int], Span] = {}
-        for n, after in pairwise(places):
-            if self.touch(n, after):
-                self.neighbours.setdefault((self.numbers[n], self.numbers[after]), (spans[n][0], spans[after][1]))
+        known = {n for n, span in zip(self.numbers, spans) if span not in without_vector} if unknown else self._carriers
+        self.matched = sorted(self._carriers & known)
+
+    @cached_property
+    def content(self) -> list[int]:
+        """The content words, by their positions among the words."""
+        return [place for place, number in enumerate(self.numbers) if self.words[number] in self._content]
+
+    @cached_property
+    def is_tied(self) -> list[bool]:
+        """For each word but the last, whether a mark without a blank ties it to the next ("don't")."""
+        return [self._ties(place) for place in range(len(self.spans) - 1)]
+
+    @cached_property
+    def breaks(self) -> list[bool]:
+        """For each word but the last, whether punctuation stands after it."""
+        return [self._breaks_after(place) for place in range(len(self.spans) - 1)]
+
+    def _gap(self, place: int) -> str:
+        return self._text[self.spans[place][1] : self.spans[place + 1][0]]
+
+    def _ties(self, place: int) -> bool:
+        gap = self._gap(place)
+        if gap not in (",", ":"):
+            return gap in _TYING_MARKS
+        return all(self.words[number].isdigit() for number in self.numbers[place : place + 2])
+
+    def _breaks_after(self, place: int) -> bool:
+        gap = self._gap(place)
+        return gap not in _BLANKS and not self._ties(place) and ends_phrase(gap)
 
     def touch(self, place: int, after: int) -> bool:
         """Whether two words that carry content, by their places, may be one phrase."""
-        if after == place + 1:
-            return not self.breaks[place]
-        return self._is_joining[place + 1] and True not in self.breaks[place:after]
+        if after > place + 1 and self.words[self.numbers[place + 1]] not in self._joining:
+            return False
+        return not any(map(self._breaks_after, range(place, after)))
+
+    def joint_span(self, first: int, second: int) -> Span | None:
+        """Return where two words that may be one phrase first stand so, by their numbers; None for nowhere."""
+        for place in [place for place, number in enumerate(self.numbers) if number == first]:
+            after = next((n for n in range(place + 1, len(self.numbers)) if self.numbers[n] in self._carriers), None)
+            if after is not None and self.numbers[after] == second and self.touch(place, after):
+                return self.spans[place][0], self.spans[after][1]
+        return None
 
     def spans_of(self, words: Sequence[int]) -> tuple[Span, ...]:
         """Return where words of a match stand: neighbours together, where they first are so; others everywhere."""
         spans: list[Span] = []
         for number, word in enumerate(words):
-            joined = self.neighbours.get((words[number - 1], word)) if number else None
+            joined = self.joint_span(words[number - 1], word) if number else None
             if joined and spans and spans[-1][0] <= joined[0] <= spans[-1][1]:
                 spans[-1] = spans[-1][0], joined[1]
             elif joined and number == 1:
@@ -141,8 +165,9 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
         second: the words of text 2.
         least: what a pair must add to be a match.
     """
-    table = np.round(values[np.ix_(first.matched, second.matched)], TIE_DECIMALS)
-    if not table.size or table.max() <= 0:
+    table = values.take(first.matched, 0).take(second.matched, 1).round(TIE_DECIMALS)
+    largest = table.max(initial=0.0)
+    if largest <= 0 or largest < least:
         return []
     partners, of_partners = table.argmax(axis=1), table.argmax(axis=0)
     strongest = table.max(axis=1)
@@ -154,25 +179,28 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
             before, partner_before = matches[-1][0][-1], matches[-1][1][-1]
             is_same = first.words[word] == second.words[partner]
             is_alike = is_same == (first.words[before] == second.words[partner_before])  # "100 euros", "900 euros"
-            if is_alike and (before, word) in first.neighbours and (partner_before, partner) in second.neighbours:
+            if is_alike and first.joint_span(before, word) and second.joint_span(partner_before, partner):
                 matches[-1][0].append(word)
                 matches[-1][1].append(partner)
                 continue
         matches.append(([word], [partner]))
     earned = [part for match in matches for part in _earned(values, *match)]
     different = [match for match in earned if first.words[match[0][0]] != second.words[match[1][0]]]
-    for side, words in enumerate((first, second)):  # what joined equal words would no longer be what both texts say
-        free = set(words.matched) - {word for match in earned for word in match[side]}
+    for side, words in enumerate((first, second) if different else ()):
+        # what joined equal words would no longer be what both texts say
+        free = set(words.matched).difference(*(match[side] for match in earned))
         _join_words(values.T if side else values, words, free, different, side)
     return [Match(tuple(words), tuple(others)) for words, others in earned]
 
 
 def _earned(values: Floats, words: list[int], others: list[int]) -> list[tuple[list[int], list[int]]]:
     """Return a match, cut at words that bring too small a share of it."""
+    if len(words) == 1:
+        return [(words, others)]
     block = values[np.ix_(words, others)]
     brought = np.minimum(block.sum(axis=1), block.sum(axis=0))
     least = int(brought.argmin())
-    if len(words) == 1 or brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
+    if brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
         return [(words, others)]
     parts = (slice(least), slice(least, least + 1), slice(least + 1, None))
     return [earned for part in parts if words[part] for earned in _earned(values, words[part], others[part])]
@@ -184,7 +212,7 @@ def join_words(values: Floats, words: WordsOfText, least: float) -> list[tuple[i
     for word in words.matched:
         if values[word] < least or values[word] <= 0:
             continue
-        run = [*runs[-1], word] if runs and (runs[-1][-1], word) in words.neighbours else []
+        run = [*runs[-1], word] if runs and words.joint_span(runs[-1][-1], word) else []
         if run and len(run) <= MAX_JOINED_WORDS and values[run].min() >= MIN_WORD_SHARE * values[run].sum():
             runs[-1] = run
         else:
@@ -196,21 +224,18 @@ def _join_words(
     values: Floats, words: WordsOfText, free: set[int], matches: list[tuple[list[int], list[int]]], side: int
 ) -> None:
     """Let free words of one text join the match of their best partner, the strongest first."""
-    match_of = {partner: match for match in matches for partner in match[1 - side]}
-    partners = values.argmax(axis=1).tolist() if matches else []
-    joining = []
-    for word in free if matches else ():
-        match, partner = match_of.get(partners[word]), partners[word]
-        if match is not None:
-            if values[word, partner] >= MIN_OF_PARTNER * values[match[side], partner].max():
-                joining.append((-values[word, partner], word, partner))
-    for _, word, partner in sorted(joining):
-        match = match_of[partner]
-        if len(match[1 - side]) > 1:
-            continue
+    joining = list[tuple[float, int, int]]()
+    for number, match in enumerate(matches):
+        partner = match[1 - side][0]
+        of_partner = values[:, partner]
+        for word in (of_partner >= MIN_OF_PARTNER * of_partner[match[side]].max()).nonzero()[0].tolist():
+            if len(match[1 - side]) == 1 and word in free and values[word].argmax() == partner:
+                joining.append((-of_partner[word], word, number))
+    for _, word, number in sorted(joining):
+        match = matches[number]
         block = values[np.ix_([*match[side], word], match[1 - side])].sum(axis=1)
         if len(match[side]) < MAX_JOINED_WORDS and block.min() >= MIN_WORD_SHARE * block.sum():
-            is_before = (word, match[side][0]) in words.neighbours
+            is_before = words.joint_span(word, match[side][0])
             match[side].insert(0 if is_before else len(match[side]), word)
 
 
