@@ -34,6 +34,7 @@ from pellucid.index.reasons import PassageTerms
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.sentences import sentence_spans
 from pellucid.text.unicode import well_formed
 from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
@@ -347,7 +348,8 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
     sentences[70] = "Here the aardvark appears."
     text = " ".join(sentences)
     with Index.create(tmp_path / "index", {}, passage_characters=500) as index:
-        index.add([text, "No animal here."], ids=["long", "short"], titles=["Aardvarks", None])
+        index.add([text, "no animal, 2 plants."], ids=["long", "short"], titles=["Aardvarks", "In spring"])
+        assert sentence_spans(index["short"].passages()[0]) == [(0, 9), (11, 31)]  # no sentence is of title and text
         assert index.info()["passages"] > 8
         hits = index.search("aardvark")
         assert [hit.id for hit in hits] == ["long"] and "aardvark" in hits[0].text and len(hits[0].text) <= 500

@@ -217,11 +217,16 @@ class GroupedRows:
         in_lines = {word for line in self._lines for word in line.words[text]}
         sums = self._tables[0].sum(axis=1 - text) + self._alone[text]
         least = MIN_WORD_SHARE * abs(self._score)
+        stems = {word[: MAX_ENDING_CHARS + 1] for word in other.words}  # most words share none, which is soon seen
         first_places = {number: place for place, number in reversed([*enumerate(words.numbers)])}
         return [
             self._texts[text][slice(*words.spans[first_places[number]])]
             for number in words.matched
-            if number not in in_lines and sums[number] < least and not _has_form(words.words[number], other.words)
+            if number not in in_lines
+            and sums[number] < least
+            and not (
+                words.words[number][: MAX_ENDING_CHARS + 1] in stems and _has_form(words.words[number], other.words)
+            )
         ]
 
     def groups(self, k: int | None, remainder: float) -> list[Group]:
@@ -288,8 +293,7 @@ class GroupedRows:
 
 def _has_form(word: str, words: Sequence[str]) -> bool:
     """Whether a word is among others, or one that differs by its ending."""
-    stem = word[: MAX_ENDING_CHARS + 1]
-    return word in words or any(other.startswith(stem) and differ_by_ending(word, other) for other in words)
+    return any(word == other or differ_by_ending(word, other) for other in words)
 
 
 def _larger_side(values: Floats) -> float:
