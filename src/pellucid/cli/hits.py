@@ -87,8 +87,7 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
         terms = hit.reasons.top(reasons) if rows else hit.lines(reasons)
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
         lines = [] if rows else [Text(visible(hit.explain().summary().removeprefix(f"Score {hit.score:.2f}: ")))]
-        main = hit.text.find(hit.snippet.strip("\u2026 "))  # -1 where it is of the title
-        lines.append(_marked(hit.text, hit.marks.text, main, _SNIPPET, console))
+        lines.append(_marked(hit.text, hit.marks.text, hit.text.find(hit.snippet.strip("\u2026 ")), _SNIPPET, console))
         lines += [Text("; ".join(named), style="dim")] if named else []
         if measured := hit.explain().measurement:
             how = f"measured: {measured.n_texts:,} texts read, standard error of a word {measured.standard_error:.4f}"

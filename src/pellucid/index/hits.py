@@ -397,8 +397,8 @@ class HitBlock:
     def reasons(self, position: int, score: float, *, is_measured: bool) -> Reasons:
         """Return why a hit has its score, the part of each encoder measured by leaving words out if that is wanted."""
         terms = self._read_terms([position], is_measured=True) if is_measured else self._terms
-        named = len(self.plan.weights) > 1
-        return Reasons(self.plan.query, terms, 0 if is_measured else position, score, named=named)
+        number = 0 if is_measured else position
+        return Reasons(self.plan.query, terms, number, score, named=len(self.plan.weights) > 1)
 
     def vectors(self, position: int, names: Sequence[str]) -> dict[str, Vector]:
         """Return the stored vectors of a hit by model, as they were when the search was made."""
