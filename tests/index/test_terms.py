@@ -223,6 +223,26 @@ def test_what_is_not_searched_is_named(tmp_path, query, unknown, ignored):
         assert all(word in shown for word in unknown + ignored)
 
 
+@pytest.mark.parametrize(
+    ("word", "instead", "documents"),
+    [
+        ("pasword", "password", 3),
+        ("passwrod", "password", 3),
+        ("managers", "manager", 2),
+        ("Häser", "häuser", 1),
+        ("горад", "город", 1),
+        ("zzzzzz", "", 0),
+    ],
+)
+def test_a_word_that_no_document_has_gets_a_suggestion(tmp_path, word, instead, documents):
+    texts = ["a password manager", "the Password " * 20, "password of the manager", "alte Häuser", "большой город"]
+    with Index.create(tmp_path / "index", {}, language="none", passage_characters=100) as index:
+        index.add(texts)
+        hits = index.search(f"{word} the")
+        assert hits.suggestions == (((word, instead, documents),) if documents else ())
+        assert (f'did you mean "{instead}" ({documents} document' in str(hits)) == bool(documents)
+
+
 def test_an_acronym_in_lower_case_is_not_named_where_it_is_searched(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["guidelines of the WHO"])

@@ -177,7 +177,7 @@ def test_an_assistant_asks_and_searches(fruit, index):
     (only,) = ask(server, "search", query="apple", where={"year": 2003}).structured_content["documents"]
     assert only["id"] == "c"
     empty = ask(server, "search", query="the zzz apple", min_score=5).structured_content
-    assert empty == {"documents": [], "unknown": ["zzz"], "ignored": ["the"]}
+    assert empty == {"documents": [], "unknown": ["zzz"], "suggestions": {}, "ignored": ["the"]}
 
 
 @pytest.mark.full

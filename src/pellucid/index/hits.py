@@ -34,7 +34,7 @@ from pellucid.explain.views.parts import (
 from pellucid.explain.views.report import VERSION, Report, frame, plain_value
 from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
-from pellucid.index.plan import QueryPlan
+from pellucid.index.plan import QueryPlan, Suggestion
 from pellucid.index.reasons import Mark, Passages, PassageTerms, Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
@@ -263,6 +263,15 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     reranked: int = 0
     offset: int = 0
     models: Mapping[str, str] = field(default_factory=dict)
+    _plan: QueryPlan | None = field(default=None, compare=False)
+
+    @property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """Words of the documents that some of the `unknown` words may be meant as, with how many documents have them.
+
+        They are looked up when they are first read: some 5 ms a word.
+        """
+        return self._plan.suggestions if self._plan else ()
 
     @overload
     def __getitem__(self, number: int) -> Hit: ...
@@ -290,6 +299,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             "exact": self.exact,
             "models": dict(self.models),
             "unknown": list(self.unknown),
+            "suggestions": plain_value(self.suggestions),
             "ignored": list(self.ignored),
             "has_known_words": self.has_known_words,
             **{name: count for name, count in (("reranked", self.reranked), ("offset", self.offset)) if count},
@@ -311,6 +321,10 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         if self.unknown:
             where = "Not found in any document" if self.weights.get(BM25) else "Unknown to the model"
             notes.append((f"{where}: {_words(self.unknown)}", True))
+        for word, instead, n_documents in self.suggestions:
+            notes.append((f'Instead of "{word}", did you mean "{instead}" ({counted(n_documents, "document")})?', True))
+        for model, words in (self._plan.partly_known if self._plan else {}).items():
+            notes.append((f"Only partly known to {model}: {_words(words)}", True))
         if self.ignored:
             notes.append((f"Not searched (stop words and signs): {_words(self.ignored)}", False))
         return notes

@@ -33,6 +33,9 @@ from pellucid.static.words import WordPairs
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, is_recognizable_prefix, spans_by, split_words
 
+_SUGGESTED_WORD_CHARS = range(4, 41)  # of a word for which another is suggested: a shorter one has many neighbours
+_MAX_SUGGESTED_TERMS, _MAX_READ_PASSAGES = 3, 20  # that are looked for in documents as a word, the most frequent first
+
 TermReader = Callable[[Passages], Callable[[int], Terms]]
 """What takes passages, and returns the terms of each by its index among them."""
 
@@ -73,6 +76,20 @@ class PlannedPart(NamedTuple):
     directions: Directions | None = None
 
 
+class Suggestion(NamedTuple):
+    """What a word of a query that no document has may be meant as.
+
+    Attributes:
+        word: of the query.
+        instead: a word of the documents, one letter away: left out, put in, replaced, or two of them swapped.
+        documents: how many have it, in any of its forms that BM25 counts as one.
+    """
+
+    word: str
+    instead: str
+    documents: int
+
+
 @dataclass(frozen=True)
 class QueryPlan:
     """A query as the parts of an index read it.
@@ -108,6 +125,20 @@ class QueryPlan:
         dense = {name: part.vector for name, part in self.parts.items() if isinstance(part.vector, np.ndarray)}
         vectors = np.concatenate([np.zeros(0, np.float32), *dense.values()])
         return tuple(dense), vectors, np.array(list(self.terms.values()))
+
+    @cached_property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """What the `unknown` words may be meant as; none for a word that has no neighbour, or without BM25."""
+        has_bm25 = self.snapshot.commit.state.settings["bm25"]
+        suggested = [_suggestion(word, self.snapshot) for word in self.unknown] if has_bm25 else []
+        return tuple(filter(None, suggested))
+
+    @cached_property
+    def partly_known(self) -> dict[str, list[str]]:
+        """Of each model that counts, the words of the query that it reads as less: '"chatgpt" read as "chat"'."""
+        encoders = {name: self.snapshot.models[name].encoder for name in self.parts if name != BM25}
+        words = {name: e.coverage_and_gaps([self.query], "query")[0][0].interpretations for name, e in encoders.items()}
+        return {name: read_as for name, read_as in words.items() if read_as}
 
 
 def plan_query(
@@ -225,6 +256,43 @@ def _spans_without_passages(query_terms: QueryTerms, passages_with: Mapping[str,
     present = [span for term, spans in query_terms.spans.items() if passages_with[term] for span in spans]
     inside = {position for span in present for position in range(*span)[1:]}
     return [span for span in absent if inside.isdisjoint(span)]
+
+
+def _suggestion(word: str, snapshot: Snapshot) -> Suggestion | None:
+    """Return the most frequent word of the documents that is one letter away, None for none.
+
+    An index has hashes of its terms, so all such words are looked up: some 500, in a few milliseconds for any index.
+    """
+    form, segments = lowercase(word), snapshot.commit.segments
+    if not form.isalpha() or len(form) not in _SUGGESTED_WORD_CHARS:
+        return None
+    blocks = {ord(letter) >> 8 for letter in form}  # of Unicode, which have the alphabet of a script
+    alphabet = [chr(n) for block in blocks for n in range(block << 8, (block + 1) << 8) if chr(n).islower()]
+    neighbours = set[str]()
+    for start, rest in ((form[:n], form[n:]) for n in range(len(form) + 1)):
+        neighbours |= {start + rest[1:], start + rest[1:2] + rest[:1] + rest[2:]}
+        neighbours.update(start + letter + tail for letter in alphabet for tail in (rest, rest[1:]))
+    words_by_term = dict[str, set[str]]()
+    for neighbour in neighbours - {form}:
+        if term := snapshot.words.analyser.term_alone(neighbour):
+            words_by_term.setdefault(term, set()).add(neighbour)
+    spans = [segment.postings_spans(words_by_term) for segment in segments]
+    n_passages = {term: sum(of_segment[term].n_passages for of_segment in spans) for term in words_by_term}
+    begins_alike = {term for term, words in words_by_term.items() if any(word[0] == form[0] for word in words)}
+    present = filter(n_passages.get, words_by_term)
+    likely = sorted(present, key=lambda term: (term not in begins_alike, -n_passages[term]))
+    for term in likely[:_MAX_SUGGESTED_TERMS]:  # a neighbour may share the stem of a word and be none
+        rows = [
+            segment.rows_of_passages(segment.postings(of_segment[term])[0].astype(np.int64))
+            for segment, of_segment in zip(segments, spans)
+        ]
+        locations = [(segment, row) for segment, found in zip(segments, rows) for row in np.unique(found).tolist()]
+        for segment, row in locations[:_MAX_READ_PASSAGES]:
+            document = segment.document(row)
+            written = {lowercase(word.text) for word in split_words(f"{document.title}\n{document.text}")}
+            if instead := min(words_by_term[term] & written, default=""):
+                return Suggestion(word, instead, len(locations))
+    return None
 
 
 def _words_at(query: str, spans: Iterable[Span]) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
     }
     return Hits(
         plan.query, state.documents, dict(plan.shares), tuple(_hits_for(plan, selected)), True, plan.unknown,
-        plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models,
+        plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models, _plan=plan,
     )  # fmt: skip
 
 

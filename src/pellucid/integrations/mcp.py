@@ -66,6 +66,7 @@ class FoundDocuments(BaseModel):
 
     documents: list[FoundDocument]
     unknown: list[str] = Field(description="Words of the query that no document has, or that no model knows.")
+    suggestions: dict[str, str] = Field(description="Words of the documents that unknown words may be meant as.")
     ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
 
 
@@ -154,6 +155,7 @@ class _Tools:
                 for hit in hits
             ],
             unknown=list(hits.unknown),
+            suggestions={word: instead for word, instead, _ in hits.suggestions},
             ignored=list(hits.ignored),
         )
 

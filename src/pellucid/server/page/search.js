@@ -107,6 +107,8 @@ export async function search(main, page) {
     const title = shown ? `Best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
     return [el("h2", {}, title),
       ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
+      ...found.suggestions.map((/** @type {any} */ one) => el("p", { class: "note" }, "Did you mean ",
+        el("button", { type: "button", click: () => { ask_for(query.replaceAll(one.word, one.instead)); run(0); } }, one.instead), ` (${one.documents.toLocaleString("en")} documents)?`)),
       ...named("Not searched (stop words and signs)", found.ignored),
       ...(shown ? [] : [el("p", { class: "empty" }, nothing(filters > 0), ...(filters && found.has_known_words ? [clear] : []))])];
   }
