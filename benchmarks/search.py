@@ -6,6 +6,7 @@ r"""How well and how fast `pellucid.Index` finds documents, beside what people w
     python -m benchmarks.search --data shared/data --vectors work --peers 500 --write
     python -m benchmarks.search --data shared/data --tune
     python -m benchmarks.search --data shared/data --examples
+    python -m benchmarks.search --data shared/data --probability
     python -m benchmarks.search --data shared/data --million 1000000
 
 nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1, b and
@@ -19,6 +20,7 @@ need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 als
 potion-base-8M needs --potion, the folder of its table (papers/swe/static_peers.py says where it is to be had).
 --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --examples prints what docs/search.md shows of the default index of SciFact: its evaluation and tuning.
+--probability prints how well `min_probability` tells queries of a set from those of the other sets.
 --million N indexes N sentences as documents and measures nothing else.
 """
 
@@ -387,6 +389,51 @@ def print_examples(data: Path, folder: Path) -> None:
         print(index.evaluate(dict(zip(train.relevant, train.queries)), train.relevant, examples=0, tune=True))
 
 
+def probability_table(collections: list[Collection], folder: Path) -> Iterator[str]:
+    """Yield what an index calibrated from its documents alone tells of its own queries and those of the other sets.
+
+    Own and foreign queries count equally in the calibration error (10 bins). Hard ones are own queries whose judged
+    documents are not in the results: the subject is the same, and no answer is there.
+    """
+    yield "| index | threshold | foreign, % (of the worst set) | own, % | hard, % | calibration error |"
+    yield "|---|---|---|---|---|---|"
+    for collection in collections:
+        with pellucid.Index.create(folder / f"probability-{collection.name}") as index:
+            index.add(collection.documents, ids=collection.ids)
+            index.calibrate()
+            best: dict[str, npt.NDArray[np.float64]] = {}
+            for other in collections:
+                hits = [index.search(query, 1) for query in other.queries]
+                best[other.name] = np.array([each[0].probability if each else 0.0 for each in hits])
+            judged = zip(collection.queries, collection.relevant.values())
+            left = [
+                [hit.probability or 0.0 for hit in index.search(query, len(relevant) + 1) if hit.id not in relevant]
+                for query, relevant in judged
+            ]
+        own, hard = best.pop(collection.name), np.array([max(each, default=0.0) for each in left])
+        foreign = np.concatenate(list(best.values()))
+        error = calibration_error(own, foreign)
+        floor = max(float(np.quantile(own, 0.05)), 1e-12)
+        for name, threshold in (("95 % retained", floor), ("0.5", 0.5), ("0.9", 0.9)):
+            passed = [100 * float((each >= threshold).mean()) for each in (foreign, own, hard)]
+            worst = max(100 * float((each >= threshold).mean()) for each in best.values())
+            yield (
+                f"| {collection.name} | {name} | {passed[0]:.1f} ({worst:.1f}) | {passed[1]:.1f} | {passed[2]:.1f} "
+                f"| {error:.3f} |"
+            )
+
+
+def calibration_error(answered: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> float:
+    """Return the expected calibration error in 10 bins, where both kinds of queries count equally."""
+    bins = [np.minimum((each * 10).astype(int), 9) for each in (answered, others)]
+    error = 0.0
+    for number in range(10):
+        inside = [each[of_bin == number].sum() / len(each) / 2 for each, of_bin in zip((answered, others), bins)]
+        share = (bins[0] == number).mean() / 2
+        error += abs(sum(inside) - share)
+    return error
+
+
 def _tried(
     collection: Collection, folder: Path, k1: float, b: float, models: Any, weights: Sequence[dict[str, float] | None]
 ) -> list[float]:
@@ -437,6 +484,7 @@ def main() -> None:
     parser.add_argument("--vectors", type=Path, metavar="FOLDER", help="Where vectors of transformers are kept.")
     parser.add_argument("--mpnet", default="sentence-transformers/all-mpnet-base-v2", help="Folder or name of it.")
     parser.add_argument("--examples", action="store_true", help="Print what docs/search.md shows instead.")
+    parser.add_argument("--probability", action="store_true", help="Measure min_probability instead.")
     parser.add_argument("--peers", type=int, metavar="N", help="Index N abstracts with txtai and chromadb.")
     arguments = parser.parse_args()
     if arguments.vectors is None and (slow := [name for name in arguments.models if name in TRANSFORMERS]):
@@ -447,6 +495,11 @@ def main() -> None:
         if arguments.tune:
             task = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")
             tune(read_collection(task, "train"), Path(work))
+            return
+        if arguments.probability:
+            tasks = {task.name: task for task in find_tasks(arguments.data)}
+            collections = [read_collection(tasks[name]) for name in arguments.sets]
+            print("\n".join(probability_table(collections, Path(work))))
             return
         if arguments.examples:
             print_examples(arguments.data, Path(work))

@@ -18,6 +18,7 @@ pytest.importorskip("Stemmer")
 from index_cases import SparseLetters
 from pellucid import Index
 from pellucid.errors import InputError
+from pellucid.index.settings import stored_calibration
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
@@ -348,3 +349,47 @@ def test_signs_that_other_engines_take_for_more_are_named(tmp_path, query, ignor
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["a new guide to York"])
         assert index.search(query).ignored == ignored
+
+
+# --- What a score tells ---
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory):
+    texts = [f"A lens of glass number {n} bends light of colour {n % 7} in a telescope." for n in range(60)]
+    index = Index.create(tmp_path_factory.mktemp("calibrated") / "index", {})
+    index.add(texts, ids=map(str, range(60)))
+    with pytest.raises(InputError, match="needs an index that is calibrated"):
+        index.search("lens", min_probability=0.5)
+    assert index.search("lens")[0].probability is None
+    index.calibrate()
+    return index
+
+
+def test_a_probability_tells_queries_of_other_subjects(calibrated):
+    related, other = (
+        calibrated.search("glass lens telescope"),
+        calibrated.search("in number 3 of this street bread costs more and more"),
+    )
+    assert related[0].probability > 0.9 and other[0].probability < 0.5
+    assert [hit.probability for hit in related] == sorted((hit.probability for hit in related), reverse=True)
+    assert "Weak" in str(other) and "Weak" not in str(related)
+    assert calibrated.search(other.query, min_probability=0.5).hits == ()
+    assert calibrated.search(related.query, min_probability=0.5)[0].id == related[0].id
+    assert related.to_dict()["hits"][0]["probability"] == related[0].probability
+
+
+def test_a_probability_is_of_the_weights_it_was_fitted_for(calibrated):
+    assert calibrated.search("lens", word_weights={"lens": 2})[0].probability is None
+    with Index.open(calibrated.folder) as reopened:
+        assert reopened.search("lens")[0].probability == calibrated.search("lens")[0].probability
+        with pytest.raises(InputError, match="leave out rerank"):
+            reopened.search("lens", min_probability=0.5, rerank=lambda query, texts: [0.0] * len(texts))
+        with pytest.raises(InputError, match="too few to calibrate"):
+            reopened.calibrate(["lens"])
+
+
+@pytest.mark.parametrize("stored", [3, {}, {"slope": -1.0, "intercept": 0.0, "weights": {}, "word_weights": {}}])
+def test_a_calibration_that_cannot_be_is_refused(stored):
+    with pytest.raises(InputError, match="the calibration is"):
+        stored_calibration({"calibration": stored})

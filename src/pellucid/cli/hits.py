@@ -83,6 +83,7 @@ def show_hits(hits: Hits, reasons: int, *, rows: bool) -> None:
         heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
         if hit.title:
             heading.append("  ").append(_marked(hit.title, hit.marks.title, 0, _TITLE, console))
+        heading.append("" if hit.probability is None else f"   probability {hit.probability:.2f}", style="dim")
         heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
         terms = hit.reasons.top(reasons) if rows else hit.lines(reasons)
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]

@@ -263,6 +263,25 @@ def evaluate(
     show(evaluation, json, html)
 
 
+@index.command()
+def calibrate(
+    folder: _Folder,
+    queries: Annotated[Path | None, typer.Option(help="Texts that the documents answer, one a line.")] = None,
+) -> None:
+    """Learn which probability a score has, for pellucid search --min-probability.
+
+    Without --queries, queries are made from the documents. Texts that they do not answer
+    are 500 open English sentences.
+
+    \b
+    Examples:
+      pellucid index calibrate my-index
+    """
+    with _open(folder) as opened:
+        opened.calibrate(None if queries is None else list(read(str(queries))))
+    say(f"calibrated {folder}", err=True)
+
+
 @commands.command()
 def search(
     folder: _Folder,
@@ -284,6 +303,9 @@ def search(
         typer.Option(help='Move the query away from a text, or towards it: --steer "cars=-0.5"; repeat for more.'),
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
+    min_probability: Annotated[
+        float | None, typer.Option(help="Leave out hits that answer with a lower probability; see index calibrate.")
+    ] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
@@ -326,7 +348,8 @@ def search(
             "hits come in the order of their scores; leave out the query, or sort the table of -o", param_hint="--sort"
         )
     _check_sorted(sort, descending)
-    of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None, "--rows": rows, "--why": why,
+    of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None,
+               "--min-probability": min_probability is not None, "--rows": rows, "--why": why,
                "--measure": measure, "--html": html}  # fmt: skip
     if is_list:
         if unused := [name for name, value in of_hits.items() if value]:
@@ -346,6 +369,7 @@ def search(
         "weights": values_of(weight, "--weight", "PART=NUMBER, such as bm25=1", float) or None,
         "steer": values_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5", float) or None,
         "min_score": min_score,
+        "min_probability": min_probability,
     }
     with _open(folder) as opened:
         if output is not None:

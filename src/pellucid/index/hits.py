@@ -54,6 +54,8 @@ SNIPPET_WORDS = 12
 """Words of a document's sentence that are shown around what matches."""
 _FAINT = 0.15  # of the strongest stretch of a text; a weaker one is no mark
 _WRITTEN_WORD = re.compile(rf"[{UNSPACED}]{{1,4}}|[^\s{UNSPACED}]{{1,40}}")  # without blanks, some characters are one
+WEAK_PROBABILITY = 0.5
+"""Of the best hit; below it, notes say that all are weak."""
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -97,6 +99,15 @@ class Hit:
     before: Hit | None = None
     _stage: SecondStage | None = field(default=None, compare=False)
     _is_measured: bool = field(default=False, compare=False)
+
+    @property
+    def probability(self) -> float | None:
+        """How probable it is that a best hit of this score answers its query, 0 to 1, see `Index.calibrate`.
+
+        None where the index is not calibrated, or the search has other weights or a second stage.
+        """
+        calibration = None if self.before else self._block.plan.calibration
+        return calibration and calibration.probability(self.score)
 
     @property
     def _document(self) -> Document:
@@ -211,6 +222,7 @@ class Hit:
         return {
             **{name: getattr(self, name) for name in names},
             **({"before": before} if before else {}),
+            **({} if self.probability is None else {"probability": self.probability}),
             "parts": dict(self.parts),
             "summary": self._explanation.summary(),
             "snippet": self.snippet,
@@ -321,6 +333,10 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         if self.unknown:
             where = "Not found in any document" if self.weights.get(BM25) else "Unknown to the model"
             notes.append((f"{where}: {_words(self.unknown)}", True))
+        probability = self.hits[0].probability if self.hits and not self.offset else None
+        if probability is not None and probability < WEAK_PROBABILITY:
+            weak = "Weak: queries of other subjects score as high"
+            notes.append((f"{weak}; the first hit answers this one with a probability of {probability:.2f}.", True))
         for word, instead, n_documents in self.suggestions:
             notes.append((f'Instead of "{word}", did you mean "{instead}" ({counted(n_documents, "document")})?', True))
         for model, words in (self._plan.partly_known if self._plan else {}).items():

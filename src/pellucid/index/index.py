@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, check_number, shown
+from pellucid.index.calibration import calibrate
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
@@ -53,6 +54,7 @@ from pellucid.text.unicode import well_formed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_CALIBRATE = ": index.calibrate(), or pellucid index calibrate"
 MAX_TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
@@ -202,6 +204,27 @@ class Index(DocumentCollection):
             settings["word_weights"] = validate_word_weights(word_weights, settings)
             writer.save(replace(state, settings=settings))
 
+    def calibrate(self, queries: Sequence[str] | None = None, unrelated: Sequence[str] | None = None) -> None:
+        """Learn what a score tells: hits have a `probability` afterwards, and `search` takes `min_probability`.
+
+        A logistic curve over the score of the best hit is fitted and stored, for the weights of the index; after
+        another `configure`, or many new documents, call it again.
+
+        Args:
+            queries: texts that the documents answer; None makes them of 500 documents: a sentence with words left out,
+                searched with its document and without it.
+            unrelated: texts that they do not answer; None takes 500 open English sentences of other subjects. For
+                documents in other languages give your own.
+
+        Raises:
+            InputError: there are less than 20 of either, or the two do not differ in their scores.
+        """
+        with self._exclusive_writer() as writer:
+            state, snapshot = writer.commit.state, self._snapshot._replace(commit=writer.commit)
+            word_weights = validate_word_weights(None, state.settings)
+            calibration = calibrate(snapshot, state.settings["weights"], word_weights, queries, unrelated)
+            writer.save(replace(state, settings={**state.settings, "calibration": calibration._asdict()}))
+
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
         """Make all vectors anew from the stored texts, and count all terms; the old ones serve until it is done.
 
@@ -237,6 +260,7 @@ class Index(DocumentCollection):
         word_weights: Weights = None,
         steer: Weights = None,
         min_score: float | None = None,
+        min_probability: float | None = None,
         rerank: Any = None,
         rerank_top: int = 50,
     ) -> Hits:
@@ -256,6 +280,7 @@ class Index(DocumentCollection):
                 hit's reasons ("less of 'cars'"). BM25 and sparse models read the query as it is.
             min_score: the lowest score of a hit, with `rerank` of its scores; None for any. Scores compare across
                 queries, not across indexes.
+            min_probability: the lowest `hit.probability`, 0 to 1; the index must be calibrated, see `calibrate`.
             rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
                 function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
                 and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
@@ -273,11 +298,18 @@ class Index(DocumentCollection):
         check_integer("offset", offset, 0)
         check_integer("rerank_top", rerank_top)
         check_number("min_score", min_score, optional=True)
+        check_number("min_probability", min_probability, optional=True)
         lowest_score, snapshot = -math.inf if min_score is None else float(min_score), self.snapshot()
         conditions = parse_where(where, snapshot.commit.state.fields)
         if rerank is None:
             plan = self._plan(query, snapshot, weights, word_weights, steer)
+            if min_probability is not None:
+                if plan.calibration is None:
+                    raise InputError("min_probability needs an index that is calibrated for these weights" + _CALIBRATE)
+                lowest_score = max(lowest_score, plan.calibration.min_score(min_probability))
             return search(plan, top_k, conditions, lowest_score, offset=offset)
+        if min_probability is not None:
+            raise InputError("min_probability is of the index's own scores; leave out rerank, or give min_score")
         stage = SecondStage(rerank, rerank_top, weights, list(self.weights))
         n_reranked = max(top_k + offset, rerank_top)
         plan = self._plan(query, snapshot, stage.weights, word_weights, steer)

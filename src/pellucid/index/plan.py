@@ -24,7 +24,7 @@ from pellucid.index.commits import Commit
 from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Directions, Passages
 from pellucid.index.segments import PostingsSpan
-from pellucid.index.settings import BM25
+from pellucid.index.settings import BM25, Calibration, stored_calibration
 from pellucid.index.terms import Analyser, QueryTerms
 from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
 from pellucid.process import cached_property
@@ -103,6 +103,7 @@ class QueryPlan:
         postings_spans: for each segment, by term, where the passages are that have it.
         unknown: words that no passage has; without BM25, that no model knows.
         ignored: words that BM25 leaves out.
+        calibration: what a score of this query tells; None where the index is not calibrated for its weights.
     """
 
     query: str
@@ -113,6 +114,7 @@ class QueryPlan:
     postings_spans: Sequence[Mapping[str, PostingsSpan]]
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
+    calibration: Calibration | None = None
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -197,7 +199,10 @@ def plan_query(
         parts = _steered(parts, steer, shares, snapshot)
     if not shares.get(BM25) and unknown_spans:
         unknown = _words_at(query, set.intersection(*unknown_spans))
-    return QueryPlan(query, shares, snapshot, parts, terms, postings_spans, unknown, ignored)
+    calibration = stored_calibration(snapshot.commit.state.settings)
+    if calibration and (steer or (calibration.weights, calibration.word_weights) != (shares, word_weights)):
+        calibration = None
+    return QueryPlan(query, shares, snapshot, parts, terms, postings_spans, unknown, ignored, calibration)
 
 
 def _steered(

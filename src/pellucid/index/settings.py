@@ -6,11 +6,12 @@ They come from a user or, in a commit, from anyone: `check_types` sees that they
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pellucid.errors import IndexFolderError, InputError, shown
 from pellucid.index import bm25
@@ -39,6 +40,50 @@ _SETTINGS = {
          "fingerprint": _FINGERPRINT}
     ],
 }  # fmt: skip
+
+
+class Calibration(NamedTuple):
+    """The probability that a best hit of some score answers its query, for searches with some weights.
+
+    Half of the queries are taken to have an answer.
+
+    Attributes:
+        slope: of the log odds over the score.
+        intercept: the log odds at a score of 0.
+        weights: of the parts of the score.
+        word_weights: of words of the query.
+    """
+
+    slope: float
+    intercept: float
+    weights: Mapping[str, float]
+    word_weights: Mapping[str, float]
+
+    def probability(self, score: float) -> float:
+        """Return the probability at a score, from 0 to 1."""
+        return 0.5 + 0.5 * math.tanh((self.intercept + self.slope * score) / 2)
+
+    def min_score(self, probability: float) -> float:
+        """Return the lowest score that has a probability."""
+        if not 0 < probability < 1:
+            return math.inf if probability >= 1 else -math.inf
+        return (math.log(probability / (1 - probability)) - self.intercept) / self.slope
+
+
+def stored_calibration(settings: Mapping[str, Any]) -> Calibration | None:
+    """Return the calibration in settings, None for none.
+
+    Raises:
+        InputError: it is none that `calibrate` gives.
+    """
+    stored = settings.get("calibration")
+    if stored is None:
+        return None
+    numbers = {"slope": float, "intercept": float}
+    is_sound = _fits(stored, {**numbers, "weights": dict, "word_weights": dict}) and len(stored) == 4
+    if not is_sound or not all(math.isfinite(stored[name]) for name in numbers) or stored["slope"] <= 0:
+        raise InputError(f"the calibration is {stored!s:.200}")
+    return Calibration(**stored)
 
 
 def _fits(value: Any, shape: Any) -> bool:
@@ -108,7 +153,7 @@ def rebuilt_settings(settings: Mapping[str, Any], models: Mapping[str, Any]) -> 
     usable = not _find_weight_problem(settings)
     stays = usable and set(settings["weights"]) == set(_part_names(settings, list(models)))
     new = settings_for({**settings, "weights": settings["weights"] if stays else None}, models)
-    return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}}
+    return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}, "calibration": None}
 
 
 def _part_names(settings: Mapping[str, Any], models: list[str]) -> list[str]:
@@ -194,6 +239,7 @@ def _find_weight_problem(settings: Mapping[str, Any]) -> str:
     try:
         validate_weights(weights, parts, weights)
         validate_word_weights(None, settings)
+        stored_calibration(settings)
     except InputError as error:
         return str(error)
     return ""

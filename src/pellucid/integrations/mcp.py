@@ -128,10 +128,12 @@ class _Tools:
         top_k: _Count = 5,
         where: dict[str, Any] | None = None,
         min_score: Annotated[float | None, Field(allow_inf_nan=False)] = None,
+        min_probability: Annotated[float | None, Field(allow_inf_nan=False)] = None,
     ) -> FoundDocuments:
         """Find documents, with the reasons for each score.
 
-        `min_score` leaves out documents with a lower score. An acronym that is also a word, such as WHO or IT, is
+        `min_score` leaves out documents with a lower score, `min_probability` those that answer with a lower
+        probability, where the index is calibrated. An acronym that is also a word, such as WHO or IT, is
         searched where it is written in capitals.
 
         `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
@@ -139,7 +141,7 @@ class _Tools:
         """
         assert self._index is not None  # without one there is no such tool
         check_explained(query)
-        hits = self._index.search(query, top_k, where=where, min_score=min_score)
+        hits = self._index.search(query, top_k, where=where, min_score=min_score, min_probability=min_probability)
         return FoundDocuments(
             documents=[
                 FoundDocument(

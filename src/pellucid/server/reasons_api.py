@@ -74,6 +74,7 @@ class SearchRequest(RequestBody):
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
+    min_probability: float | None = Field(None, allow_inf_nan=False, description="Of a hit, of a calibrated index.")
     index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
@@ -192,7 +193,8 @@ def index_routes(service: Service) -> APIRouter:
         index = service.searched(body.index)
         check_explained(body.query)
         offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
-        options: dict[str, Any] = {"where": body.where, "min_score": body.min_score, "offset": offset}
+        options: dict[str, Any] = {"where": body.where, "offset": offset}
+        options |= {"min_score": body.min_score, "min_probability": body.min_probability}
         hits = index.search(body.query, body.top_k, weights=body.weights, word_weights=body.word_weights, **options)
         return limit_hits(hits, body.rows, _n_models(index))
 
