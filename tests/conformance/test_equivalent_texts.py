@@ -121,7 +121,7 @@ def searched(folder: Any, held: str, asked: str) -> Any:
     rows = [(row.name, row.contribution) for row in why.rows]
     check_spans(asked, [span for row in why.rows for span in row.spans1])
     assert hits[0].reasons.text == held
-    check_spans(held, hits[0].reasons._marks()[1].tolist())
+    check_spans(held, hits[0].reasons.marks()[1].tolist())
     return (hits[0].id, hits[0].score, hits[0].parts), rows, hits
 
 

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import phrase_text
-from pellucid.explain.rows import SHARED, PairTable, Row
+from pellucid.explain.rows import SHARED, JoinedRows, PairTable, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
 from tables import CONTROLS, check_json, check_page, check_terminal
@@ -59,9 +59,9 @@ def test_the_words_of_a_table_of_pairs_add_up_as_its_rows_do(width1: int, width2
         spans = tuple((start, start + 1) for start in range(number, 6, number + 2))
         return Row(f"{side}{number}", (f"{side}{number}",), 0.0, 0.0, spans, key=(f"{side}{number}",))
 
-    made = PairTable(lambda number: word("a", number), lambda number: word("b", number), (width1, width2))
-    if shared:
-        made = made.with_terms(Row("common", ("common",), 0.0, 0.0, kind=SHARED))
+    pairs = PairTable(lambda number: word("a", number), lambda number: word("b", number), (width1, width2))
+    common = Row("common", ("common",), 0.0, 0.0, kind=SHARED)
+    made = JoinedRows([("", width1 * width2, pairs), ("", int(shared), lambda _: common)])
     values = random.standard_normal(width1 * width2 + shared)
     whole = Explanation.from_terms("static", ("a text", "b text"), float(values.sum()), values, made)
     plain = Explanation("static", "a text", "b text", whole.score, tuple(whole.rows), True)

@@ -93,7 +93,7 @@ def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
         assert terms.row(len(terms.values) - 1).kind == CONTEXT
         for row in own.rows:
             assert named[row.key] == pytest.approx(weight * row.contribution, abs=1e-6)
-        assert len(terms.marks) == len(terms.spans) == len(text_words(text))
+        assert len(terms.marks.values) == len(terms.marks.spans) == len(text_words(text))
 
 
 def text_words(text: str) -> list[str]:

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,13 @@ from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.embedder import Embedder
-from pellucid.core.query import EMPTY_TERMS, Terms
+from pellucid.core.query import EMPTY_TERMS, Marks
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
-from pellucid.index.reasons import PassageTerms
+from pellucid.index.reasons import Reasons
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
@@ -213,7 +214,7 @@ def test_words_to_highlight_add_up_and_stand_where_they_should(read_only):
     hit = read_only.search("apples")[0]
     assert hit.id == "c"
     assert [hit.text[start:end] for start, end, _ in hit.marks.text] == ["Apples", "Apples"]
-    assert hit.reasons._marks()[0].sum() == pytest.approx(hit.score, abs=1e-6)
+    assert hit.reasons.marks()[0].sum() == pytest.approx(hit.score, abs=1e-6)
     row = hit.reasons.top(1)[0]
     assert row.name == "bm25: apples" and row.spans2 == ((0, 6), (8, 14)) and row.spans1 == ((0, 6),)
 
@@ -591,30 +592,19 @@ def test_a_word_is_not_taken_for_its_lower_case():
     assert found.is_token.all()
 
 
-SENTENCES = st.sampled_from(["Loans are big. ", "A cat! ", "No. 5 is it. ", "x\n\n", "東京は大きい。"])
-MARKED_TEXTS = st.lists(SENTENCES, max_size=40)
-
-
-@given(st.lists(MARKED_TEXTS.map("".join), min_size=1, max_size=4), st.data())
-def test_passages_read_together_have_the_marks_of_each_alone(texts, data):
-    numbers = st.sampled_from([-0.5, 0.0, 0.1, 0.25, 0.5, 1.0])
-    parts = {"a": [], "b": []}
-    for text in texts:
-        for of_part in parts.values():
-            spans = np.array([word[1:] for word in split_words(text) if data.draw(st.booleans())], np.int64)
-            marks = np.array(data.draw(st.lists(numbers, min_size=len(spans), max_size=len(spans))))
-            of_part.append(Terms(np.zeros(0), EMPTY_TERMS.row, marks, spans.reshape(-1, 2)))
-    together = PassageTerms(texts, {name: of_part.__getitem__ for name, of_part in parts.items()})
-    for index, text in enumerate(texts):
-        alone = PassageTerms([text], {name: of_part[index:].__getitem__ for name, of_part in parts.items()})
-        values, spans = together.marks(index)
-        assert all(map(np.array_equal, (values, spans), alone.marks(0)))
-        sums = dict[tuple[int, int], float]()
-        for of_part in parts.values():
-            for span, value in zip(map(tuple, of_part[index].spans.tolist()), of_part[index].marks.tolist()):
-                sums[span] = sums.get(span, 0.0) + value
-        assert dict(zip(map(tuple, spans.tolist()), values.tolist())) == sums
-        assert spans.tolist() == sorted(spans.tolist())
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-2, 4))), min_size=1, max_size=3))
+def test_marks_of_a_text_are_in_its_order_each_place_once(parts):
+    terms = {}
+    for number, of_part in enumerate(parts):
+        spans = np.array([(start, start + length) for start, length, _ in of_part], np.int64).reshape(-1, 2)
+        marks = Marks(np.array([value for *_, value in of_part], np.float64), spans)
+        terms[str(number)] = EMPTY_TERMS._replace(marks=marks)
+    values, spans = Reasons("q", "t", terms, 0.0, named=True).marks()
+    sums = Counter[tuple[int, int]]()
+    for start, length, value in chain(*parts):
+        sums[start, start + length] += value
+    assert dict(zip(map(tuple, spans.tolist()), values.tolist())) == sums
+    assert spans.tolist() == sorted(spans.tolist())
 
 
 def test_words_of_the_query_count_what_is_said(tmp_path, fruit):

@@ -6,14 +6,14 @@ of the products of two rows' coordinates; one that can explain more overrides `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role, l2_normalize
-from pellucid.explain.rows import DIMENSION, EMBEDDING, REMAINDER, Measurement, Row
+from pellucid.explain.rows import DIMENSION, EMBEDDING, REMAINDER, JoinedRows, Measurement, Row
 from pellucid.process import cached_property
 from pellucid.text.words import Coverage, Span
 
@@ -26,8 +26,18 @@ SpanFinder = Callable[[int], tuple[Span, ...]]
 """From the number of a dimension to where it stands in a text."""
 
 _WHOLE_VECTOR = "the whole vector (its dimensions have no names)"
-EMPTY_MARKS: Floats = np.zeros(0)
-EMPTY_SPANS: Integers = np.zeros((0, 2), np.int64)
+
+
+class Marks(NamedTuple):
+    """What places in a text add to a score."""
+
+    values: Floats  # [marks]
+    spans: Integers  # [marks, 2], start and end of each
+
+    @classmethod
+    def from_sums(cls, sums: Mapping[Span, float]) -> Marks:
+        """Return sums by place as arrays."""
+        return cls(np.array([*sums.values()], np.float64), np.array([*sums], np.int64).reshape(-1, 2))
 
 
 class Terms(NamedTuple):
@@ -35,31 +45,10 @@ class Terms(NamedTuple):
 
     values: Floats  # [n]; they add up to the score; a family that is not exact has a remainder, too
     row: Callable[[int], Row]  # number of a value -> its row, with a unique key; contribution and share are ignored
-    marks: Floats = EMPTY_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
-    spans: Integers = EMPTY_SPANS  # [m, 2], start and end of each
+    marks: Marks | None = None  # of the second text, where they are at hand; else they are the sums of the rows
     score: float | None = None  # None for the sum of the values
     exact: bool = True  # whether these are all terms
     measurement: Measurement | None = None  # how the values were measured, where that is by leaving words out
-
-
-class Marks(NamedTuple):
-    """What spans of some texts add to their scores."""
-
-    values: Floats  # [marks]
-    spans: Integers  # [marks, 2], start and end of each in its text
-    ends: Integers  # [texts], where each text's marks end
-
-
-class TermsByText:
-    """Gives the terms of each of some texts by its index, and, where no terms are needed, the marks of all."""
-
-    def __init__(self, terms: Callable[[int], Terms], marks: Callable[[], Marks]) -> None:
-        """Take what makes the terms of a text, and the marks."""
-        self._terms, self.marks = terms, marks
-
-    def __call__(self, text: int) -> Terms:
-        """Return the terms of a text."""
-        return self._terms(text)
 
 
 def scaled_terms(terms: Terms, factor: float) -> Terms:
@@ -68,9 +57,16 @@ def scaled_terms(terms: Terms, factor: float) -> Terms:
     if measured is not None:
         measured = measured._replace(standard_error=abs(factor) * measured.standard_error)
     return terms._replace(
-        values=terms.values * factor, marks=terms.marks * factor, measurement=measured,
+        values=terms.values * factor, measurement=measured,
+        marks=terms.marks and terms.marks._replace(values=terms.marks.values * factor),
         score=None if score is None else score * factor,
     )  # fmt: skip
+
+
+def with_rows(terms: Terms, values: Sequence[float] | Floats, rows: Sequence[Row]) -> Terms:
+    """Return terms with more values, and their rows."""
+    row = JoinedRows([("", len(terms.values), terms.row), ("", len(rows), rows.__getitem__)])
+    return terms._replace(values=np.append(terms.values, values), row=row)
 
 
 REMAINDER_ROW = Row(REMAINDER, (REMAINDER,), 0.0, 0.0, key=(REMAINDER,), kind=REMAINDER)
@@ -204,9 +200,7 @@ class Query:
         remainder = [] if explanation.exact else [REMAINDER_ROW._replace(contribution=explanation.remainder)]
         rows = (*explanation.rows, *remainder)
         values = np.array([row.contribution for row in rows]) * weight
-        marks = [(value / len(row.spans2), span) for row, value in zip(rows, values.tolist()) for span in row.spans2]
-        spans = np.array([span for _, span in marks], np.int64).reshape(-1, 2)
-        return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
+        return Terms(values, rows.__getitem__)
 
     def _is_named(self, is_sparse: bool) -> bool:
         """Whether dimensions have meaningful names; else the whole vector is one row."""

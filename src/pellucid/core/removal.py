@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import Floats, Integers, Terms
+from pellucid.core.query import Floats, Integers, Marks, Terms
 from pellucid.errors import InputError, check_number
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.phrases import phrase_starts, words_of_text
@@ -225,13 +225,11 @@ def passage_terms(passage: Passage, weight: float = 1.0) -> Terms:
     values, estimates = variants.coalitions.values(of_sets)
     words, holds = variants.rows()
     error = root_mean_square(standard_errors(estimates @ holds.T)) * abs(weight)
-    marks = sorted((span, value) for span, value in zip(variants.spans, values.tolist()))
     rows = [*(row._replace(spans1=(), spans2=row.spans1) for row in words), *rows]
     return Terms(
         np.append(holds @ values, scores[""]) * weight,
         rows.__getitem__,
-        np.array([value for _, value in marks]) * weight,
-        np.array([span for span, _ in marks], np.int64),
+        Marks(values * weight, np.array(variants.spans, np.int64)),
         measurement=Measurement(len(scores), error),
     )
 

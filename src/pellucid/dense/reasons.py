@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.core.arrays import Role
-from pellucid.core.query import EMPTY_TERMS, Floats, Integers, Query, StoredVector, Terms, scaled_terms
+from pellucid.core.query import EMPTY_TERMS, Floats, Marks, Query, StoredVector, Terms, scaled_terms, with_rows
 from pellucid.dense.tokenized import TokenizedText
 from pellucid.dense.vectors import at_length_1
 from pellucid.explain.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
@@ -75,7 +75,7 @@ class Reasons(ABC):
         """Return what each pair of parts adds to the product of two texts' vectors."""
         table = first.vectors @ second.vectors.T
         spans = None if first.spans is None or second.spans is None else (first.spans, second.spans)
-        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape, spans=spans), table.sum(axis=0))
+        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape, spans))
 
     def measurement(self, parts: Parts, vector: Floats) -> Measurement | None:
         """Return how the parts of one text were measured, where they are multiplied with a vector; None if not."""
@@ -173,13 +173,7 @@ class EncoderQuery(Query):
         if self.model.reasons.has_context:
             values.append(score - shared - float(terms.values.sum()))
             rows.append(_CONTEXT_ROW)
-        n_terms, term_row = len(terms.values), terms.row
-
-        def row(number: int) -> Row:
-            return term_row(number) if number < n_terms else rows[number - n_terms]
-
-        all_rows = term_row.with_terms(*rows) if isinstance(term_row, PairTable) else row
-        return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score)
+        return with_rows(terms, values, rows)._replace(score=score)
 
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
@@ -195,25 +189,11 @@ class EncoderQuery(Query):
                 return EMPTY_TERMS
             document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
             terms = self._terms(document)
-            marks, spans = self._marks(document.parts, terms.marks)
-            terms = Terms(terms.values, terms.row, marks, spans, measurement=terms.measurement)
-            return scaled_terms(terms, weight)
+            if document.parts.importance is not None:
+                terms = terms._replace(marks=Marks.from_sums(dict(document.parts.importance(self.coordinates))))
+            return scaled_terms(terms._replace(score=None), weight)
 
         return products
-
-    def _marks(self, parts: Parts, sums: Floats) -> tuple[Floats, Integers]:
-        """Return how much each span of a document matters [spans], and the spans [spans, 2], in text order.
-
-        That is what its rows add or, where the reasons tell more, an estimate of how much the score falls without it.
-        """
-        if parts.importance is not None:
-            marks = parts.importance(self.coordinates)
-        else:
-            rows = map(parts.row, range(len(sums)))
-            marks = [(span, value / len(row.spans1)) for row, value in zip(rows, sums.tolist()) for span in row.spans1]
-        marks.sort()
-        spans = np.array([span for span, _ in marks], np.int64).reshape(-1, 2)
-        return np.array([value for _, value in marks]), spans
 
 
 _SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)

@@ -91,7 +91,7 @@ class SentenceReasons(Reasons):
                 return sentence._replace(spans1=pair[0].spans1, spans2=pair[1].spans1, key=key)
             return sentence._replace(spans1=(), spans2=sentence.spans1) if of_second else sentence
 
-        return Terms(values, row, values if of_second else values.sum(keepdims=True))
+        return Terms(values, row)
 
 
 def _parts(sentences: Floats, centred: Floats) -> Floats:

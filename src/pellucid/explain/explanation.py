@@ -40,6 +40,7 @@ from pellucid.explain.rows import (
     combined_measurement,
     share_of,
     sorted_with_shares,
+    sums_by_span,
 )
 from pellucid.explain.summary import Summary, and_listed
 from pellucid.explain.views.parts import (
@@ -281,15 +282,7 @@ class Explanation(Shown):
 
     @cached_property
     def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
-        sums_by_word = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
-        if sums_by_word is not None:
-            return *sums_by_word, {}
-        sums: tuple[dict[Span, float], ...] = ({}, {}, {})
-        for row in self.rows:
-            for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
-                for span in spans:
-                    of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
-        return tuple(dict(sorted(of_text.items())) for of_text in sums)
+        return sums_by_span(*(self.rows.taken_apart if isinstance(self.rows, LazyRows) else ((), self.rows)))
 
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the rows as a few lines that add up to the score: phrases of text 1 with those that they match.

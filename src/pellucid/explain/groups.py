@@ -304,11 +304,7 @@ def _larger_side(values: Floats) -> float:
 
 def _sorted_out(rows: Sequence[Row], n_texts: int) -> tuple[list[WordTable], list[Row], list[Row]]:
     """Return the tables of pairs of words, other rows of words that stand in the texts, and all other rows."""
-    tables = rows.word_tables() if isinstance(rows, LazyRows) and n_texts == 2 else None
-    if tables is None or not all(all(table.spans1) and all(table.spans2) for table in tables):
-        tables, others = [], list(rows)
-    else:
-        others = [row for table in tables for row in table.others]
+    tables, others = rows.taken_apart if isinstance(rows, LazyRows) and n_texts == 2 else ([], list(rows))
     words = [row for row in others if row.kind in (WORD, WORD_PAIR) and any(_spans(row)[:n_texts])]
     are_words = {row.key for row in words}
     return tables, words, [row for row in others if row.key not in are_words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ CONTEXT what an encoder makes of the words of a text together."""
 SCORE_EPS = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 
 
+BETWEEN = ": "
+"""Between the name of a part of a score and of its row."""
 READ_AS = " (read as "
 """Between a word of a text and, up to a bracket, the known words that stand for it: "covid (read as co)"."""
 
@@ -108,24 +111,10 @@ class LazyRows(Sequence[Row]):
         share = share_of(value, self._score)
         return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
-    def sums_by_span(self) -> tuple[dict[Span, float], dict[Span, float]] | None:
-        """Return what each place in texts 1 and 2 adds, in text order; None unless the rows are pairs of words."""
-        if not isinstance(self._make, PairTable):
-            return None
-        table, *spans_of_text, _ = self._make.words(self.values)
-        sums_of_text: list[dict[Span, float]] = []
-        for spans_of_word, sums in zip(spans_of_text, (table.sum(axis=1), table.sum(axis=0))):
-            by_span: dict[Span, float] = {}
-            for spans, value in zip(spans_of_word, sums.tolist() if table.size else []):
-                by_span.update((span, by_span.get(span, 0.0) + value / len(spans)) for span in spans)
-            sums_of_text.append(dict(sorted(by_span.items())))
-        return sums_of_text[0], sums_of_text[1]
-
-    def word_tables(self) -> list[WordTable] | None:
-        """Return the pairs of words as tables, each with other rows; None where rows are something else."""
-        if isinstance(self._make, PairTable):
-            return [self._make.words(self.values)]
-        return self._make.tables(self.values) if isinstance(self._make, JoinedRows) else None
+    @cached_property
+    def taken_apart(self) -> tuple[list[WordTable], list[Row]]:
+        """The tables of pairs of words, and the other rows with their contributions."""
+        return take_apart(self._make, self.values)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -164,7 +153,6 @@ class WordTable(NamedTuple):
     values: npt.NDArray[np.float64]  # [words of text 1, words of text 2]
     spans1: Sequence[tuple[Span, ...]]  # where each word of text 1 stands
     spans2: Sequence[tuple[Span, ...]]
-    others: tuple[Row, ...]  # rows that are no pair of words, with their contributions
 
 
 WordSpans = Callable[[], Sequence[tuple[Span, ...]]]
@@ -174,85 +162,83 @@ WordSpans = Callable[[], Sequence[tuple[Span, ...]]]
 class JoinedRows:
     """Makes the rows of several parts of a score, one after the other, from their numbers."""
 
-    def __init__(
-        self, parts: Iterable[tuple[int, Callable[[int], Row]]], named: Callable[[int, Row], Row] = lambda _, row: row
-    ) -> None:
-        """Take of each part the number of its rows and what makes them; `named` is given a part's number and a row."""
-        self._parts, self._named = tuple(parts), named
+    def __init__(self, parts: Iterable[tuple[str, int, Callable[[int], Row]]]) -> None:
+        """Take of each part its name, "" for none, the number of its rows and what makes them."""
+        self._parts = tuple(parts)
 
     def __call__(self, number: int) -> Row:
-        """Return a row, without a contribution."""
-        for part, (length, make) in enumerate(self._parts):
+        """Return a row, without a contribution; a part's name stands before that of its row."""
+        for name, length, make in self._parts:
             if number < length:
-                return self._named(part, make(number))
+                row = make(number)
+                return row.with_values(f"{name}{BETWEEN}{row.name}", 0.0, 0.0, (name, *row.key)) if name else row
             number -= length
         raise IndexError(number)
 
-    def tables(self, values: npt.NDArray[np.float64]) -> list[WordTable]:
-        """Return the pairs of words of each part as a table, and its other rows."""
-        tables, start = list[WordTable](), 0
-        for part, (length, make) in enumerate(self._parts):
-            of_part = values[start : start + length]
+    def split(self, values: npt.NDArray[np.float64]) -> Iterator[tuple[Callable[[int], Row], npt.NDArray[np.float64]]]:
+        """Yield what makes the rows of each part, and their values."""
+        start = 0
+        for _, length, make in self._parts:
+            yield make, values[start : start + length]
             start += length
-            if isinstance(make, PairTable):
-                table = make.words(of_part)
-                more = table.others
-            else:
-                table = WordTable(np.zeros((0, 0)), (), (), ())
-                more = tuple(make(n)._replace(contribution=v) for n, v in enumerate(of_part.tolist()))
-            tables.append(table._replace(others=tuple(self._named(part, row) for row in more)))
-        return tables
 
 
 class PairTable:
-    """Makes the rows of a table [words of text 1, words of text 2] from their numbers, line by line; then `more`."""
+    """Makes the rows of a table [words of text 1, words of text 2] from their numbers, line by line."""
 
     def __init__(
         self,
         first: Callable[[int], Row],
         second: Callable[[int], Row],
         shape: tuple[int, ...],
-        more: tuple[Row, ...] = (),
         spans: tuple[WordSpans, WordSpans] | None = None,
     ) -> None:
-        """Take what makes the rows of single words, with their places as `spans1`, and rows without a place.
+        """Take what makes the rows of single words, with their places as `spans1`.
 
         `spans` give where all words of each text stand sooner than their rows do.
         """
-        self._first, self._second, self._shape, self._more, self._spans = first, second, shape, more, spans
-        self._word_rows: tuple[dict[int, Row], dict[int, Row]] = {}, {}  # of single words, as far as they were needed
-
-    def _word(self, text: int, number: int) -> Row:
-        row = self._word_rows[text].get(number)
-        if row is None:
-            row = self._word_rows[text][number] = (self._first, self._second)[text](number)
-        return row
+        self._words, self._shape, self._spans = (cache(first), cache(second)), shape, spans
 
     def __call__(self, number: int) -> Row:
         """Return a row, without a contribution."""
-        pairs = self._shape[0] * self._shape[1]
-        if number >= pairs:
-            return self._more[number - pairs]
-        first, second = map(self._word, (0, 1), divmod(number, self._shape[1]))
+        first, second = (word(n) for word, n in zip(self._words, divmod(number, self._shape[1])))
         name, key = f"{first.name} × {second.name}", first.key + second.key
         return Row(name, first.parts + second.parts, 0.0, 0.0, first.spans1, second.spans1, (), key, WORD_PAIR)
 
-    def with_terms(self, *rows: Row) -> PairTable:
-        """Return the same with more rows after the table."""
-        return PairTable(self._first, self._second, self._shape, (*self._more, *rows), self._spans)
-
-    def words(self, values: npt.NDArray[np.float64]) -> WordTable:
-        """Return the table with the words' places, and the rows after it."""
-        pairs = self._shape[0] * self._shape[1]
+    def table(self, values: npt.NDArray[np.float64]) -> WordTable:
+        """Return the values as a table, with the words' places."""
         if self._spans is not None:
-            spans1, spans2 = (spans() for spans in self._spans)
+            spans = [of_text() for of_text in self._spans]
         else:
-            spans1, spans2 = (
-                [self._word(text, number).spans1 for number in range(length)] for text, length in enumerate(self._shape)
-            )
-        more = zip(self._more, values[pairs:].tolist())
-        more_rows = tuple(row._replace(contribution=value) for row, value in more)
-        return WordTable(values[:pairs].reshape(self._shape), spans1, spans2, more_rows)
+            spans = [[word(n).spans1 for n in range(length)] for word, length in zip(self._words, self._shape)]
+        return WordTable(values.reshape(self._shape), *spans)
+
+
+def take_apart(make: Callable[[int], Row], values: npt.NDArray[np.float64]) -> tuple[list[WordTable], list[Row]]:
+    """Return the tables of pairs of words that all have a place, and the other rows with their values."""
+    if isinstance(make, JoinedRows):
+        parts = [take_apart(*part) for part in make.split(values)]
+        return [table for tables, _ in parts for table in tables], [row for _, rows in parts for row in rows]
+    if isinstance(make, PairTable):
+        table = make.table(values)
+        if all(table.spans1) and all(table.spans2):
+            return [table] * bool(values.size), []
+    return [], [make(number)._replace(contribution=value) for number, value in enumerate(values.tolist())]
+
+
+def sums_by_span(tables: Iterable[WordTable], rows: Iterable[Row]) -> tuple[dict[Span, float], ...]:
+    """Return what each place of texts 1, 2 and 3 adds, in text order; a row is split evenly between its places."""
+    sums: tuple[dict[Span, float], ...] = ({}, {}, {})
+    for values, *spans_of_texts in tables:
+        for of_text, spans_of_words, of_words in zip(sums, spans_of_texts, (values.sum(axis=1), values.sum(axis=0))):
+            for spans, value in zip(spans_of_words, of_words.tolist()):
+                for span in spans:
+                    of_text[span] = of_text.get(span, 0.0) + value / len(spans)
+    for row in rows:
+        for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3)):
+            for span in spans:
+                of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
+    return tuple(dict(sorted(of_text.items())) for of_text in sums)
 
 
 def share_of(value: float, score: float) -> float:

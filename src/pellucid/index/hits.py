@@ -35,7 +35,7 @@ from pellucid.explain.views.report import VERSION, Report, frame, plain_value
 from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan, Suggestion
-from pellucid.index.reasons import Mark, Passages, PassageTerms, Reasons
+from pellucid.index.reasons import Mark, Passages, Reasons, TermsOfPassage
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
 from pellucid.text.function_words import function_words
@@ -184,7 +184,7 @@ class Hit:
 
         Function words are none, unless there is nothing else. Where words of a sentence match, they are marked, not it.
         """
-        values, spans = self.reasons._marks()
+        values, spans = self.reasons.marks()
         values, (starts, ends) = values[values > 0], spans[values > 0].T
         is_mark = values > 0
         is_mark[:-1] &= ends[:-1] < ends[1:]
@@ -421,14 +421,15 @@ class HitBlock:
         return [segments[passage.segment].document(passage.row) for passage in self._passages]
 
     @cached_property
-    def _terms(self) -> PassageTerms:
+    def _estimated(self) -> tuple[list[str], dict[str, TermsOfPassage]]:
         return self._read_terms(range(len(self._passages)), is_measured=False)
 
     def reasons(self, position: int, score: float, *, is_measured: bool) -> Reasons:
         """Return why a hit has its score, the part of each encoder measured by leaving words out if that is wanted."""
-        terms = self._read_terms([position], is_measured=True) if is_measured else self._terms
-        number = 0 if is_measured else position
-        return Reasons(self.plan.query, terms, number, score, named=len(self.plan.weights) > 1)
+        texts, readers = self._read_terms([position], is_measured=True) if is_measured else self._estimated
+        passage = 0 if is_measured else position
+        terms = {name: read(passage) for name, read in readers.items()}
+        return Reasons(self.plan.query, texts[passage], terms, score, named=len(self.plan.weights) > 1)
 
     def vectors(self, position: int, names: Sequence[str]) -> dict[str, Vector]:
         """Return the stored vectors of a hit by model, as they were when the search was made."""
@@ -437,8 +438,10 @@ class HitBlock:
         rows = {name: segment.vector(name, passage) for name in names}
         return {name: row for name, row in rows.items() if row is not None}
 
-    def _read_terms(self, positions: Sequence[int], *, is_measured: bool) -> PassageTerms:
-        """Return what the scores of some hits are made of."""
+    def _read_terms(
+        self, positions: Sequence[int], *, is_measured: bool
+    ) -> tuple[list[str], dict[str, TermsOfPassage]]:
+        """Return the passages of some hits as they are indexed, and by part what gives the terms of each."""
         if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
             raise InputError("these hits are of the process that forked this one; open the index and search here")
         segments, texts, lengths = self.plan.snapshot.commit.segments, list[str](), list[int]()
@@ -456,7 +459,7 @@ class HitBlock:
             else:
                 read = part.read_terms(passages)
             readers[name] = part.directions.added_to(read, passages.stored(name)) if part.directions else read
-        return PassageTerms(texts, readers)
+        return texts, readers
 
     def _measured_query(self, name: str) -> EncoderQuery:
         """Return the query as an encoder with measured reasons reads it; its words are left out once."""
@@ -535,17 +538,15 @@ class SecondStage:
                 return self.score(before.query, texts, [f"a passage without some words, {t!r:.80}" for t in texts])
 
             passage = Passage(before.text, list(text_units(before.text)), score, score_shortened)
-            terms = passage_terms(passage, weight=self.share)
+            terms = {RERANK: passage_terms(passage, weight=self.share)}
             before = before if self.share == 1 else hit.before._as_measured.reasons
         else:
             name = f"the score of {self.name}, not taken apart"
             row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
-            terms = Terms(np.array([value]), lambda _: row)
-        share, parts = 1 - self.share, {RERANK: [terms].__getitem__}
-        if share:
-            scaled = {name: [scaled_terms(of_part, share)] for name, of_part in before.terms.items()}
-            parts = {name: of_part.__getitem__ for name, of_part in scaled.items()} | parts
-        return Reasons(before.query, PassageTerms([before.text], parts), 0, hit.score, named=True)
+            terms = {RERANK: Terms(np.array([value]), lambda _: row)}
+        if share := 1 - self.share:
+            terms = {name: scaled_terms(of_part, share) for name, of_part in before.terms.items()} | terms
+        return Reasons(before.query, before.text, terms, hit.score, named=True)
 
     def score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
         """Return the scores of some texts, which have `names` in messages."""

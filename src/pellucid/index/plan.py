@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
 from pellucid.explain.rows import DIMENSION, Row
@@ -22,7 +21,7 @@ from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.models import Model
-from pellucid.index.reasons import Bm25Query, Directions, Passages
+from pellucid.index.reasons import Bm25Query, Directions, Passages, TermsOfPassage
 from pellucid.index.segments import PostingsSpan
 from pellucid.index.settings import BM25, Calibration, stored_calibration
 from pellucid.index.terms import Analyser, QueryTerms
@@ -36,7 +35,7 @@ from pellucid.text.words import Span, is_recognizable_prefix, spans_by, split_wo
 _SUGGESTED_WORD_CHARS = range(4, 41)  # of a word for which another is suggested: a shorter one has many neighbours
 _MAX_SUGGESTED_TERMS, _MAX_READ_PASSAGES = 3, 20  # that are looked for in documents as a word, the most frequent first
 
-TermReader = Callable[[Passages], Callable[[int], Terms]]
+TermReader = Callable[[Passages], TermsOfPassage]
 """What takes passages, and returns the terms of each by its index among them."""
 
 
@@ -352,7 +351,7 @@ def _plan_model(
         is_reweighted = not np.allclose(unweighted_row, model_query.unit, atol=1e-6)
     query_terms, vector, factor = model_query, model_query.unit, np.float32(weight)
 
-    def read_terms(passages: Passages) -> Callable[[int], Terms]:
+    def read_terms(passages: Passages) -> TermsOfPassage:
         stored = passages.stored(model.name) if query_terms.needs_vectors else None
         return query_terms.against(passages.texts, stored, weight=weight)
 

@@ -15,20 +15,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Marks, Terms, TermsByText
+from pellucid.core.query import Floats, Marks, Terms, with_rows
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import WORD, JoinedRows, PairTable, Row, combined_measurement
+from pellucid.explain.rows import WORD, JoinedRows, Row, combined_measurement, sums_by_span, take_apart
 from pellucid.index.arrays import Vector
 from pellucid.index.bm25 import impacts
 from pellucid.index.words import WordCache
 from pellucid.process import cached_property
 from pellucid.static.spelling import SpelledRows
-from pellucid.static.words import WordList, as_spans, sizes_from
+from pellucid.static.words import WordList, as_spans
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Span
 
-_BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
+
+
+TermsOfPassage = Callable[[int], Terms]
+"""From the number of a passage to the terms of its score."""
 
 
 class Mark(NamedTuple):
@@ -79,7 +82,7 @@ class Bm25Query:
         # By term: how the query writes it, that in lower case, and where.
         self._query_words: dict[str, tuple[str, str, tuple[Span, ...]]] = {}
 
-    def against(self, passages: Passages) -> TermsByText:
+    def against(self, passages: Passages) -> TermsOfPassage:
         """Return what gives the terms of each passage: a value for each that the query has, too."""
         term_list = passages.terms({term: number for number, term in enumerate(self._terms)})
         counts = term_list.counts(len(self._terms))
@@ -90,13 +93,14 @@ class Bm25Query:
             span, present = term_list.slice_for(passage), counts[passage].nonzero()[0]
             which, spans = term_list.values[span], term_list.spans[span]
 
+            @cache
             def row(number: int) -> Row:
                 term = int(present[number])
                 return self._row(self._terms[term], passages.texts[passage], as_spans(spans[which == term]))
 
-            return Terms(all_values[passage, present], row, marks[span], spans)
+            return Terms(all_values[passage, present], row, Marks(marks[span], spans))
 
-        return TermsByText(terms, lambda: Marks(marks, term_list.spans, term_list.ends))
+        return terms
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
         if term not in self._query_words:
@@ -116,7 +120,7 @@ class Directions(NamedTuple):
     vectors: npt.NDArray[np.float64]
     rows: tuple[Row, ...]
 
-    def added_to(self, read: Callable[[int], Terms], stored: Sequence[Vector | None]) -> Callable[[int], Terms]:
+    def added_to(self, read: TermsOfPassage, stored: Sequence[Vector | None]) -> TermsOfPassage:
         """Return what gives the terms of passages with those of the directions, given the stored vectors."""
 
         def with_directions(passage: int) -> Terms:
@@ -124,47 +128,10 @@ class Directions(NamedTuple):
             if vector is None:
                 return terms
             values = self.vectors @ np.asarray(vector, np.float64)
-            if isinstance(terms.row, PairTable):
-                row: Callable[[int], Row] = terms.row.with_terms(*self.rows)
-            else:
-                row = JoinedRows([(len(terms.values), terms.row), (len(self.rows), self.rows.__getitem__)])
             score = None if terms.score is None else terms.score + float(values.sum())
-            return terms._replace(values=np.append(terms.values, values), row=row, score=score)
+            return with_rows(terms, values, self.rows)._replace(score=score)
 
-        return TermsByText(with_directions, read.marks) if isinstance(read, TermsByText) else with_directions
-
-
-class PassageTerms:
-    """What the scores of some passages are made of: the terms of each part, and the spans that add to each score.
-
-    Spans are found for all passages at once, terms for one at a time, when they are read.
-    """
-
-    def __init__(self, texts: Sequence[str], parts: Mapping[str, Callable[[int], Terms]]) -> None:
-        """Take the passages as they are indexed, and what gives the terms of each by each part."""
-        self.texts, self._parts = texts, parts
-        self.terms = cache(lambda passage: {name: read(passage) for name, read in parts.items()})
-        """The terms of a passage by part."""
-
-    def marks(self, passage: int) -> tuple[Floats, Integers]:
-        """Return what spans of a passage add to its score [marks], and the spans [marks, 2], in text order."""
-        values, spans, ends = self._all_marks
-        of_passage = slice(ends.item(passage - 1) if passage else 0, ends.item(passage))
-        return values[of_passage], spans[of_passage]
-
-    @cached_property
-    def _all_marks(self) -> Marks:
-        """The spans and what each adds to its score, in text order."""
-        marks = []
-        for name, read in self._parts.items():
-            if isinstance(read, TermsByText):
-                marks.append(read.marks())
-            else:
-                terms = [self.terms(passage)[name] for passage in range(len(self.texts))]
-                ends = np.cumsum([len(of_text.marks) for of_text in terms])
-                values, spans = zip(*((of_text.marks, of_text.spans) for of_text in terms))
-                marks.append(Marks(np.concatenate(values), np.concatenate(spans), ends))
-        return joined_marks(marks, len(self.texts))
+        return with_directions
 
 
 class Reasons:
@@ -173,18 +140,15 @@ class Reasons:
     Attributes:
         query: what was asked.
         text: the passage as it is indexed, with its title; what the rows' spans are counted in.
+        terms: of each part of the score; they add up to what it adds.
         score: what the rows add up to.
     """
 
-    def __init__(self, query: str, passages: PassageTerms, passage: int, score: float, *, named: bool) -> None:
-        """Take one of some passages by its index; `named` puts the part's name before those of its rows."""
-        self.query, self.text, self.score = query, passages.texts[passage], score
-        self._passages, self._passage, self._named = passages, passage, named
-
-    @property
-    def terms(self) -> dict[str, Terms]:
-        """The terms of each part of the score, which add up to what it adds."""
-        return self._passages.terms(self._passage)
+    def __init__(self, query: str, text: str, terms: Mapping[str, Terms], score: float, *, named: bool) -> None:
+        """Take the passage and the terms of each part of its score; `named` puts a part's name before its rows'."""
+        self.query, self.text, self.terms, self.score = query, text, terms, score
+        parts = ((name * named, len(of_part.values), of_part.row) for name, of_part in terms.items())
+        self._rows = JoinedRows(parts)
 
     @cached_property
     def _values(self) -> Floats:
@@ -204,9 +168,19 @@ class Reasons:
             rows.append(row.with_values(row.name, value, value / self.score if self.score else 0.0, row.key))
         return rows
 
-    def _marks(self) -> tuple[Floats, Integers]:
-        """Return what spans of `text` add to the score [marks], and the spans [marks, 2], in text order."""
-        return self._passages.marks(self._passage)
+    def marks(self) -> Marks:
+        """Return what places of `text` add to the score, in text order."""
+        parts = [
+            terms.marks or Marks.from_sums(sums_by_span(*take_apart(terms.row, terms.values))[1])
+            for terms in self.terms.values()
+        ]
+        values, spans = map(np.concatenate, zip(*parts))
+        if not len(values):
+            return Marks(values, spans)
+        order = (spans[:, 0] * (int(spans.max()) + 1) + spans[:, 1]).argsort(kind="stable")
+        starts, ends = in_order = spans[order].T
+        is_first = np.append(True, (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1]))
+        return Marks(np.add.reduceat(values[order], is_first.nonzero()[0]), in_order.T[is_first])
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -224,30 +198,3 @@ class Reasons:
             "index", (self.query, self.text), self.score, self._values, self._rows, exact=exact,
             measurement=combined_measurement(terms.measurement for terms in self.terms.values()),
         )  # fmt: skip
-
-    @cached_property
-    def _rows(self) -> JoinedRows:
-        parts = list(self.terms)
-
-        def named(part: int, row: Row) -> Row:
-            name, key = f"{parts[part]}{_BETWEEN}{row.name}", (parts[part], *row.key)
-            return row.with_values(name, row.contribution, row.share, key)
-
-        rows = ((len(terms.values), terms.row) for terms in self.terms.values())
-        return JoinedRows(rows, named) if self._named else JoinedRows(rows)
-
-
-def joined_marks(parts: Sequence[Marks], n_texts: int) -> Marks:
-    """Return the marks of all parts of a score as one: the spans of each text in order, each with its sum."""
-    parts = [part for part in parts if len(part.values)]
-    if not parts:
-        return Marks(EMPTY_MARKS, EMPTY_SPANS, np.zeros(n_texts, np.int64))
-    values, spans = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts)))
-    texts = np.concatenate([np.arange(n_texts).repeat(sizes_from(part.ends)) for part in parts])
-    reach = int(spans.max()) + 1
-    keys = (texts * reach + spans[:, 0]) * reach + spans[:, 1]
-    order = keys.argsort(kind="stable")  # each part's are in order already
-    keys = keys[order]
-    first = np.concatenate([[0], (keys[1:] != keys[:-1]).nonzero()[0] + 1])
-    sums, indices = np.add.reduceat(values[order], first), order[first]
-    return Marks(sums, spans[indices], texts[indices].searchsorted(np.arange(n_texts), "right"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role
-from pellucid.core.query import Floats, Marks, Query, Terms, TermsByText
+from pellucid.core.query import Marks, Query, Terms
 from pellucid.errors import InputError
 from pellucid.explain.rows import READ_AS, WORD, PairTable, Row
 from pellucid.native.kernels import distinct_values, group_words, pair_products
@@ -156,7 +155,7 @@ class WordQuery(Query):
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
         table = self._pairs(other_query)
         words, other_words = self.words, other_query.words
-        rows = PairTable(words.row, other_words.row, table.shape, spans=(words.spans, other_words.spans))
+        rows = PairTable(words.row, other_words.row, table.shape, (words.spans, other_words.spans))
         return Terms(table.ravel(), rows, score=float(table.sum()))
 
     def _pairs(self, other_query: WordQuery) -> npt.NDArray[np.float64]:
@@ -272,7 +271,7 @@ class WordPairs:
         vector: npt.NDArray[np.float32] = np.add.reduce(self._vectors)
         return vector
 
-    def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> TermsByText:
+    def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> Callable[[int], Terms]:
         """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
         first, _, distinct_index = distinct_values(words.values)
         rows = words.values[first]
@@ -287,16 +286,12 @@ class WordPairs:
             products, lengths = self._model.bulk.table.products(*narrow, words.ends, self._vectors)
         lengths[lengths == 0] = 1.0
         marks = products.sum(axis=1)[distinct_index] / lengths.repeat(words.sizes())
-
-        @cache
-        def table() -> tuple[Groups, Integers, Floats]:  # the words of each text, where they end, and what pairs add
-            groups = Groups.from_words(indexed_words, len(rows))
-            shares = groups.counts / lengths.repeat(sizes_from(groups.ends))
-            return groups, groups.counts.cumsum(), products[groups.values] * shares[:, None]
+        groups = Groups.from_words(indexed_words, len(rows))
+        last, shares = groups.counts.cumsum(), groups.counts / lengths.repeat(sizes_from(groups.ends))
+        values = products[groups.values] * shares[:, None]
 
         def terms(text: int) -> Terms:
-            groups, last, values = table()
-            word_slice, group_slice = words.slice_for(text), slice_for(groups.ends, text)
+            group_slice = slice_for(groups.ends, text)
 
             def row(column: int) -> Row:
                 spans = as_spans(words.spans[groups.order[slice_for(last, group_slice.start + column)]])
@@ -308,10 +303,11 @@ class WordPairs:
                 return [word_spans[first - start : end - start] for first, end in pairwise([start, *ends])]
 
             table_values = values[group_slice].T
-            pairs = PairTable(self._word, row, table_values.shape, spans=(lambda: self._spans, spans))
-            return Terms(table_values.ravel(), pairs, marks[word_slice], words.spans[word_slice])
+            pairs = PairTable(self._word, row, table_values.shape, (lambda: self._spans, spans))
+            word_slice = words.slice_for(text)
+            return Terms(table_values.ravel(), pairs, Marks(marks[word_slice], words.spans[word_slice]))
 
-        return TermsByText(terms, lambda: Marks(marks, words.spans, words.ends))
+        return terms
 
     def _word_row(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
