@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from bisect import bisect_right
@@ -396,7 +397,7 @@ def _snippet(text: str, marks: Sequence[Mark]) -> str:
 
 
 def _distinct_sum(sums: Mapping[str, float], matches: Iterable[tuple[int, str]]) -> float:
-    return sum(sums[word] for word in {word for _, word in matches})
+    return math.fsum(sums[word] for word in {word for _, word in matches})  # whatever the order of the set
 
 
 def _words(words: Sequence[str]) -> str:
