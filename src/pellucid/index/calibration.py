@@ -30,27 +30,21 @@ def calibrate(
     queries: Sequence[str] | None, unrelated: Sequence[str] | None,
 ) -> Calibration:  # fmt: skip
     """Fit the curve on queries that the documents answer and on others, see `Index.calibrate`."""
-
-    def best_scores(query: str, id: str | None = None) -> list[float]:
-        """Return the score of the best hit, and with an id that of the best other document."""
-        scores = [(hit.id, hit.score) for hit in search(plan_query(query, weights, snapshot, word_weights), 2)]
-        others = [score for hit_id, score in scores if hit_id != id]
-        return [scores[0][1] if scores else 0.0] + ([others[0] if others else 0.0] if id is not None else [])
-
     rng = random.Random(0)
+    own = list(_own_queries(snapshot, rng)) if queries is None else [(query, "") for query in queries]
     if unrelated is None:
         unrelated = rng.sample(bundled_sentences()[0], MAX_CALIBRATION_QUERIES)
-    own = _own_queries(snapshot, rng) if queries is None else ((query, None) for query in queries)
-    answered = [score for query, id in own for score in best_scores(query, id)]
-    others = [score for query in unrelated for score in best_scores(query)]
-    if min(len(answered), len(others)) < MIN_CALIBRATION_QUERIES:
+    if min(len(own), len(unrelated)) < MIN_CALIBRATION_QUERIES:
         raise InputError(
-            f"{len(answered)} scores of queries that the documents answer and {len(others)} of others are too few to "
-            f"calibrate; at least {MIN_CALIBRATION_QUERIES} of either are needed"
+            f"{len(own)} queries that the documents answer and {len(unrelated)} others are too few to calibrate; give "
+            f"at least {MIN_CALIBRATION_QUERIES} of either"
         )
-    scores = np.array([*answered, *others])
-    is_answered = np.arange(len(scores)) < len(answered)
-    shares = np.where(is_answered, 0.5 / len(answered), 0.5 / len(others))
+    best = list[float]()
+    for query, id in [*own, *((query, "") for query in unrelated)]:
+        hits = search(plan_query(query, weights, snapshot, word_weights), 2)
+        best += [next((hit.score for hit in hits if hit.id not in left_out), 0.0) for left_out in ((), (id,))]
+    scores, is_answered = np.array(best), np.arange(len(best)) < 2 * len(own)
+    shares = np.where(is_answered, 0.25 / len(own), 0.25 / len(unrelated))
     mean, spread = float(scores.mean()), float(scores.std()) or 1.0
     inputs, odds = np.stack([np.ones(len(scores)), (scores - mean) / spread], axis=1), np.zeros(2)
     for _ in range(_NEWTON_STEPS):

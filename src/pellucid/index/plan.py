@@ -130,9 +130,8 @@ class QueryPlan:
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What the `unknown` words may be meant as; none for a word that has no neighbour, or without BM25."""
-        has_bm25 = self.snapshot.commit.state.settings["bm25"]
-        suggested = [_suggestion(word, self.snapshot) for word in self.unknown] if has_bm25 else []
-        return tuple(filter(None, suggested))
+        words = self.unknown if self.snapshot.commit.state.settings["bm25"] else ()
+        return tuple(filter(None, (_suggestion(word, self.snapshot) for word in words)))
 
     @cached_property
     def partly_known(self) -> dict[str, list[str]]:
