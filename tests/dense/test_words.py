@@ -106,13 +106,13 @@ def test_a_large_context_is_warned_of_in_every_view() -> None:
         "encoder", ("ba", "be"), 1.0, [pair, shared, Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
     )
     for shown in (str(little), little.to_html()):
-        assert "The words account for +0.31 of +0.90; the rest is context" in " ".join(shown.split())
+        assert "The words account for +0.31 of +0.90; the rest is not explained" in " ".join(shown.split())
     sentence = [pair._replace(kind=SENTENCE), Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
     assert "The sentences account for" in str(Explanation.from_terms("encoder", ("ba", "be"), 0.9, sentence))
     large = [pair._replace(contribution=0.8), Row("context", ("context",), 0.2, 0.0, kind=CONTEXT)]
-    assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
+    assert "the rest is not explained" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
     small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
-    assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
+    assert "the rest is not explained" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
 
 
 def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder) -> None:

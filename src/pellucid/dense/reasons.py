@@ -20,13 +20,13 @@ from pellucid.core.arrays import Role
 from pellucid.core.query import EMPTY_TERMS, Floats, Marks, Query, StoredVector, Terms, scaled_terms, with_rows
 from pellucid.dense.tokenized import TokenizedText
 from pellucid.dense.vectors import at_length_1
+from pellucid.explain.groups import CONTEXT_NAME
 from pellucid.explain.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
 from pellucid.process import cached_property
 from pellucid.static.words import check_pair_count
 from pellucid.text.words import JOINER, Coverage, Span
 
 _COMMON = "what all texts have in common"
-_CONTEXT = "context: what the encoder makes of the words together"
 EMPTY_PART = "(no words)"
 """The part of a text that has none."""
 
@@ -197,4 +197,4 @@ class EncoderQuery(Query):
 
 
 _SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)
-_CONTEXT_ROW = Row(_CONTEXT, (_CONTEXT,), 0.0, 0.0, key=(_CONTEXT,), kind=CONTEXT)
+_CONTEXT_ROW = Row(CONTEXT_NAME, (CONTEXT_NAME,), 0.0, 0.0, key=(CONTEXT_NAME,), kind=CONTEXT)

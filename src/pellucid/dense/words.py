@@ -12,7 +12,7 @@ as far as it points to where c does:
 
     part of w = a_w y_w * |c| / |W| * min(1, max(0, cos(W, c)) / full fit)
 
-so that the words of another text, which point elsewhere, are credited with nothing. Small words lie along W in nearly
+so that the words of another text, which point elsewhere, are credited with less. Small words lie along W in nearly
 every text and change its length more than its direction, so `EVEN_SHARE` of what words have along W is divided among
 them equally; their sum stays. What the two texts' parts leave of the score is *context*: what the encoder makes of the
 words together, such as order and negation. It is one term and never shared out. A word without a vector, and a word

@@ -428,7 +428,7 @@ class Explanation(Shown):
         if abs(context) > max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
             unit = SENTENCE if SENTENCE in self._kinds else WORD
             account = f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}"
-            yield Note(f"{account}; the rest is context, which no {unit} explains. {_HOW_TO_MEASURE}", is_warning=True)
+            yield Note(f"{account}; the rest is not explained by {unit}s. {_HOW_TO_MEASURE}", is_warning=True)
         yield from map(Note, self._notes())
         labels = [label.removeprefix("the ") for label in labels]  # beside the texts
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))

@@ -77,7 +77,10 @@ class Summary(NamedTuple):
         opening = self._opening()
         context = next((group for group in self.groups if group.kind == CONTEXT), None)
         if context is not None and context.share >= 0.5:
-            opening += f", of which {_signed(context.contribution)} is not explained by words"
+            opening += (
+                f", of which {_signed(context.contribution)} is not explained by words "
+                '(measure it: with_reasons("measured") or hit.measured())'
+            )
         large = [line for line in lines if abs(line.contribution) >= _MIN_SIZE or len(self.texts) == 1]
         chosen = [line for line in large if line.share >= _MIN_SHARE][:_MAX_REASONS]
         against = [line for line in large if line.share <= -_MIN_SHARE][:1]
