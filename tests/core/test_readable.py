@@ -234,8 +234,10 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
     assert '(+0.30, mostly "dog" with "b") and what lowers it (-0.30, mostly "dog" with "c")' in why.summary()
     context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
-    opening = "Similarity 0.60, of which +0.60 is not explained by words (measure it: "
-    assert why.summary() == f'{opening}with_reasons("measured") or hit.measured()).'
+    assert why.summary() == (
+        "Similarity 0.60, of which +0.60 is not explained by words "
+        '(measure it: with_reasons("measured") or hit.measured()).'
+    )
 
 
 def paired(text1: str, text2: str, values: dict[tuple[str, str], float], **fields: str) -> Explanation:
