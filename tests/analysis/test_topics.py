@@ -1,10 +1,8 @@
-"""Topics: clusters, their names and their change, checked against counts made by hand."""
+"""Topics: clusters and their names, checked against counts made by hand."""
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
 import random
 
 import numpy as np
@@ -16,7 +14,6 @@ from typer.testing import CliRunner
 
 import pellucid
 from pellucid.analysis import clustering
-from pellucid.analysis.clustering import parse_day
 from pellucid.cli import app as cli
 from pellucid.errors import InputError
 from pellucid.persistence.folder import locate
@@ -81,35 +78,6 @@ def test_the_same_call_gives_the_same_topics(model):
     assert pellucid.topics(model, texts, n=3).to_json() == pellucid.topics(model, iter(texts), n=3).to_json()
 
 
-def test_change_over_time_has_an_interval_by_one_rule(model):
-    texts, about_flights = reviews(400)
-    order = np.argsort(about_flights, kind="stable").tolist()  # meals first, flights later
-    texts = [texts[n] for n in order]
-    days = [datetime.date(2019, 1, 1) + datetime.timedelta(days=4 * n) for n in range(400)]
-    result = pellucid.topics(model, texts, n=2, dates=days)
-    meals, flights = result
-    assert flights.change_low > 0.5 > 0 > -0.5 > meals.change_high
-    assert flights.change == pytest.approx(-meals.change)
-    assert [period.texts + other.texts for period, other in zip(meals.periods, flights.periods)] == [80] * 5
-    assert (meals.periods[0].period, meals.periods[1].period) == ("2019-01-01", days[80].isoformat())
-    assert meals.periods[0].end == days[79].isoformat() and meals.periods[-1].end == days[-1].isoformat()
-    for index in range(5):
-        assert sum(topic.periods[index].share for topic in result) == pytest.approx(1)
-    assert sum(period.texts for topic in result for period in topic.periods) == 400
-    assert "grows" in str(result) and "shrinks" in str(result)
-    shuffled = random.Random(1).sample(days, 400)
-    assert all(topic.change_low < 0 < topic.change_high for topic in pellucid.topics(model, texts, n=2, dates=shuffled))
-
-
-def test_one_odd_date_does_not_put_all_texts_into_one_period(model):
-    texts, _ = reviews(51)
-    days = ["1970-01-01", *(f"2002-03-{1 + n // 2:02d}T10:00:00" for n in range(50))]
-    periods = pellucid.topics(model, texts, n=2, dates=days).topics[0].periods
-    assert len(periods) == 5 and [period.period[:7] for period in periods] == ["1970-01", *["2002-03"] * 4]
-    same_day = pellucid.topics(model, texts, n=2, dates=["2002-03-01"] * 51).topics[0].periods
-    assert [(period.period, period.end) for period in same_day] == [("2002-03-01", "2002-03-01")]
-
-
 @pytest.mark.parametrize(
     ("first", "second", "is_one"),
     [
@@ -146,12 +114,11 @@ def test_sparse_models_have_topics_too():
 
 def test_views_and_json(model):
     texts, _ = reviews(60)
-    result = pellucid.topics(model, texts, n=2, dates=["2024-01-01"] * 30 + ["2024-02-01"] * 30)
+    result = pellucid.topics(model, texts, n=2)
     data = json.loads(result.to_json())
     assert data["kind"] == "topics" and len(data["labels"]) == 60 and data["topics"][0]["words"]
     assert list(result.to_frame()["texts"]) == [topic.texts for topic in result]
     assert "<script" not in result.to_html() and result.topics[0].name in str(result)
-    assert all(math.isfinite(topic.change_low) for topic in result)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +127,6 @@ def test_views_and_json(model):
         (["a text"] * 9, {}, "at least 10 texts, got 9"),
         (["a text"] * 20, {"n": 11}, "at most 10 topics"),
         (["a text"] * 20, {"n": 1}, "n is 1; it must be an integer, at least 2"),
-        (["a text"] * 20, {"n": 2, "dates": ["2024-01-01"]}, "1 dates for 20 texts"),
-        (["a text"] * 20, {"n": 2, "dates": ["May 5"] * 20}, "date 0 is 'May 5'; give ISO 8601"),
-        (["a text"] * 20, {"n": 2, "dates": [None] * 20}, "0 texts with a topic have a date"),
         (["a text"] * 10 + [None], {}, "text 10 is NoneType"),
         ("a text", {}, "one string"),
     ],
@@ -174,9 +138,7 @@ def test_what_cannot_be_is_answered(model, texts, options, message):
 
 def test_the_command_reads_files(model, tmp_path):
     texts, _ = reviews(60)
-    days = [f"{2019 + n // 12}-01-01" for n in range(60)]
-    table = "day,body\n" + "".join(f"{day},{text}\n" for day, text in zip(days, texts))
-    (tmp_path / "reviews.csv").write_text(table)
+    (tmp_path / "reviews.csv").write_text("body\n" + "".join(f"{text}\n" for text in texts))
 
     def run(*arguments):
         ran = CliRunner().invoke(cli.app, ["topics", *map(str, arguments), "-n", "2", "--json"])
@@ -184,28 +146,9 @@ def test_the_command_reads_files(model, tmp_path):
         return json.loads(ran.stdout)
 
     labels = tmp_path / "labels.csv"
-    from_file = run(tmp_path / "reviews.csv", "--field", "body", "--date", "day", "-o", labels)
-    assert from_file == json.loads(pellucid.topics(model, texts, n=2, dates=days).to_json())
+    from_file = run(tmp_path / "reviews.csv", "--field", "body", "-o", labels)
+    assert from_file == json.loads(pellucid.topics(model, texts, n=2).to_json())
     assert len(labels.read_text(encoding="utf-8-sig").splitlines()) == 61
-    assert run(tmp_path / "reviews.csv", "--field", "body")["topics"][0]["periods"] == []
-    (tmp_path / "excel.csv").write_text(
-        "day;body\n" + "".join(f"01.01.{day[:4]};{text}\n" for day, text in zip(days, texts)), encoding="utf-8-sig"
-    )
-    from_excel = (tmp_path / "excel.csv", "--field", "body", "--date", "day")
-    assert run(*from_excel, "--date-format", "%d.%m.%Y") == from_file
-    (tmp_path / "excel.csv").write_text((tmp_path / "excel.csv").read_text().replace("01.01.2020", "soon", 1))
-    ran = CliRunner().invoke(cli.app, ["topics", *map(str, from_excel), "--date-format", "%d.%m.%Y"])
-    assert ran.exit_code == 0 and "no date in 1 of 60, which have no period: row 13 ('soon')" in ran.stderr
-    run(tmp_path / "reviews.csv", "--field", "body", "--date", "day", "-o", tmp_path / "labels.jsonl")
-    rows = [json.loads(line) for line in open(tmp_path / "labels.jsonl", encoding="utf-8")]
-    assert [(row["text"], row["date"]) for row in rows] == list(zip(texts, days))
-
-
-@pytest.mark.parametrize(
-    "missing", ["", " ", "NaN", "nan", "NaT", "NA", "None", "null", None, math.nan, np.datetime64("NaT")]
-)
-def test_a_cell_without_a_date_is_no_date(missing):
-    assert parse_day(missing) is None
 
 
 def test_equal_texts_are_topics_without_a_warning(model, recwarn):

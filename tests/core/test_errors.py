@@ -103,7 +103,6 @@ def test_numbers_and_settings_of_analyses_are_checked(fruit, junk):
         "thresholds": lambda: pellucid.audit(fruit, texts, thresholds=junk),
         "seed of cards": lambda: pellucid.cards(fruit, texts, seed=junk),
         "seed of topics": lambda: pellucid.topics(fruit, texts, n=2, seed=junk),
-        "dates": lambda: pellucid.topics(fruit, texts, n=2, dates=junk),
         "gold": lambda: pellucid.compare([fruit, fruit], pairs, gold=junk),
         "factor": lambda: fruit.reweight({"apple": junk}),
         "word": lambda: fruit.reweight({repr(junk).encode(): 1.0}),
@@ -178,7 +177,6 @@ SETTINGS: dict[str, Callable[[object], object]] = {
     "delimiter": lambda value: CorpusFile("x.csv", delimiter=value),
     "type": lambda value: CorpusFile("x.csv", types={"year": value}),
     "rows": PLAIN_MODEL.word_vectors,
-    "dates": lambda value: pellucid.topics(PLAIN_MODEL, ["cat"] * 10, dates=[value]),
     "choice": lambda value: check_choice("level", value, ["word"]),
     "number": lambda value: check_number("n", value),
 }

@@ -64,10 +64,10 @@ def check_lines(why: Explanation) -> None:
         assert math.fsum(line.contribution for line in lines) == pytest.approx(why.score, abs=2e-6)
         if abs(why.score) > 1e-3:
             assert math.fsum(line.share for line in lines) == pytest.approx(1, abs=2e-3)
-        assert len({(line.name, line.kind, *line[4:]) for line in lines}) == len(lines)
+        assert len({(line.name, line.kind, *line[4:7]) for line in lines}) == len(lines)
         for line in lines:
             assert line.name.strip()
-            for text, spans in zip((*why.texts, "", ""), line[4:]):
+            for text, spans in zip((*why.texts, "", ""), line[4:7]):
                 for start, end in spans:
                     assert 0 <= start < end <= len(text) and text[start:end].strip()
                     assert not re.search(r"[a-z]\x00[a-z]", f"{text[:start]}\x00{text[start:end]}\x00{text[end:]}")

@@ -326,31 +326,3 @@ def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow: EncoderEmb
     with pytest.warns(UserWarning, match=r"the words of table explain only 0% .*fit_reasons\(texts, table="):
         assert silent.fit_reasons(sentences(300), table=table()).explained == 0
     assert silent.explain("ba", "be").rows == silent.explain("ba").rows == ()
-
-
-CHECKED = sentences(50, seed=9)
-PAIRS = [(one, " ".join([*one.split()[1:], *two.split()[:2]])) for one, two in zip(CHECKED[::2], CHECKED[1::2])]
-
-
-def test_reasons_that_follow_the_encoder_agree_with_measured_ones_and_others_do_not(shadow: EncoderEmbedder) -> None:
-    check = shadow.check_reasons(PAIRS)
-    assert 0.5 < check.low < check.agreement < check.high <= 1.05
-    assert check.n_pairs <= len(PAIRS) and check == shadow.check_reasons(PAIRS)
-    own: Any = shadow.reasons
-    arrays = {**own.arrays, "map": np.random.default_rng(1).permutation(own.arrays["map"])}
-    wrong = shadow.with_reasons(word_reasons.WordReasons(table(), arrays, own.fit, own.fingerprint))
-    assert wrong.check_reasons(PAIRS).agreement < check.low
-
-
-@pytest.mark.parametrize(
-    ("kind", "pairs", "message"),
-    [
-        ("words", [("ba", "be")] * 6, "only 0 of 6 pairs"),
-        ("words", [("ba", "be", "bi")], "two texts"),
-        (None, PAIRS, "no estimated words to check"),
-        ("measured", PAIRS, "no estimated words to check"),
-    ],
-)
-def test_what_cannot_be_checked_is_refused(shadow: EncoderEmbedder, kind: Any, pairs: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        shadow.with_reasons(kind).check_reasons(pairs)

@@ -1,4 +1,4 @@
-"""Topics of many texts: clusters of their embeddings, each named by the words that set it apart, and their change.
+"""Topics of many texts: clusters of their embeddings, each named by the words that set it apart.
 
 KMeans (of scikit-learn) makes the clusters, on L2-normalised rows. A name is made of words, and of pairs of
 neighbouring words, that texts of the topic hold more often than others: the log-odds ratio of their document counts
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -32,7 +31,7 @@ from pellucid.analysis.coordinates import (
 )
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer, check_seed, require, shown
+from pellucid.errors import InputError, check_integer, check_seed, require
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
@@ -52,9 +51,7 @@ _TESTED_WORDS = 60  # of a topic, those with the largest log-odds; each is encod
 _MIN_WORD_TEXTS = 3  # that hold a word, and
 _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
-_N_PERIODS = 5
 _SHOWN_WORDS = 5  # in a view; JSON has all
-_MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as programs write it
 _ENDINGS = ("s", "es", "ed", "ing", "er", "ers", "ly", "ment", "ments")
 _PLURALS = ("s", "es")
 _MIN_STEM_CHARS = 3
@@ -75,15 +72,6 @@ class TopicWord(NamedTuple):
     pull: float  # cosine of its embedding to the difference of the mean embeddings inside and outside
 
 
-class Period(NamedTuple):
-    """The texts of a topic from one day to another; all periods hold about as many texts."""
-
-    period: str  # the first day of it, such as 2024-05-31
-    end: str  # the last day of it that a text has
-    texts: int
-    share: float  # of all texts of the period that have a topic
-
-
 class Topic(NamedTuple):
     """A cluster of texts."""
 
@@ -91,12 +79,8 @@ class Topic(NamedTuple):
     texts: int
     share: float  # of all texts that have a topic
     cohesion: float  # mean cosine of its texts to their mean
-    change: float  # its share in the later half of the dated texts less that in the earlier half; 0 without dates
-    change_low: float  # ends of the 95 % interval of that
-    change_high: float
     words: tuple[TopicWord, ...]
     typical: tuple[Example, ...]  # the texts nearest to its mean, with the cosine to it
-    periods: tuple[Period, ...]  # in order; none without dates
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,15 +106,8 @@ class Topics(Report):
         return iter(self.topics)
 
     def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the share of each topic in each period, or the sizes of the topics."""
+        """Return a matplotlib Figure of the sizes of the topics."""
         names, n_texts = [topic.name for topic in self.topics], counted(self.texts, "text")
-        periods = [period.period for period in self.topics[0].periods]
-        if periods:
-            size = 4.2 + 0.42 * len(periods), 1.9 + 0.28 * len(names)
-            canvas = Canvas(size, "Topics over time", n_texts, dark=dark)
-            values = np.array([[period.share for period in topic.periods] for topic in self.topics])
-            canvas.heat_map(canvas.panel(), values, names, periods, "share of the texts of a period, by first day")
-            return canvas.figure
         canvas = Canvas((7.4, 1.5 + 0.27 * len(names)), "Topics", n_texts, dark=dark)
         axes = canvas.panel(across="texts")
         sizes = [topic.texts for topic in self.topics]
@@ -144,21 +121,12 @@ class Topics(Report):
             yield Note(f"{counted(self.blank, 'text')} without a word that the model knows: no topic.")
         if self.guessed:
             yield Note(guesses_note(self.guessed, "No name holds them"))
-        dated = bool(self.topics[0].periods)
-        rows = []
-        for topic in self.topics:
-            trend = "grows" if topic.change_low > 0 else "shrinks" if topic.change_high < 0 else "undecided"
-            moved = (f"{signed(100 * topic.change, 1)} points ({trend})",) if dated else ()
-            rows.append(
-                (f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), *moved, topic.name)
-            )
+        rows = (
+            (f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), topic.name)
+            for topic in self.topics
+        )
         columns = [("texts", "number"), ("", "bar"), *numbers("share", "cohesion")]
-        yield TablePart.of("", [*columns, *(numbers("later - earlier") if dated else ()), ("topic", "name")], rows)
-        if dated:
-            days = [period.period for period in self.topics[0].periods]
-            shares = ((*(percent(period.share) for period in t.periods), t.name) for t in self.topics)
-            yield TablePart.of("Share over time, from", [*numbers(*days), ("topic", "name")], shares)
-            yield Note(f"The periods hold about as many texts each; the last ends on {self.topics[0].periods[-1].end}.")
+        yield TablePart.of("", [*columns, ("topic", "name")], rows)
         yield Note(_COLUMNS)
         word_columns = [("word", "text"), *numbers("texts", "elsewhere", "log-odds / s.e.", "pull")]
         for topic in self.topics:
@@ -179,7 +147,6 @@ def topics(
     texts: Iterable[str],
     *,
     n: int | None = None,
-    dates: Iterable[Any] | None = None,
     examples: int = 3,
     seed: int = 0,
 ) -> Topics:
@@ -190,36 +157,22 @@ def topics(
         texts: 10 or more.
         n: how many topics; None for the square root of a 25th of the texts, 4 to 30. That is a convention, not a
             finding: look at several.
-        dates: a date for each text, as ISO 8601 string, `datetime.date`, or None where it has none; then topics have
-            periods and a change, the share in the later half less that in the earlier half, with a 95 % interval.
         examples: how many typical texts to name of each topic.
         seed: of KMeans.
 
     Raises:
-        InputError: too few texts or dates, an item that is not a string, a date that is none, or a number out of range.
+        InputError: too few texts, an item that is not a string, or a number out of range.
         MissingExtraError: scikit-learn is not installed.
     """
     require("scikit-learn", "sklearn")
     check_model(model)
     check_integer("examples", examples, 0)
     check_seed(seed)
-    days = None
-    if dates is not None:
-        if not isinstance(dates, Iterable):
-            raise InputError(f"dates are {shown(dates)}; give a date or None for each text")
-        days = []
-        for index, value in enumerate(dates):
-            try:
-                days.append(parse_day(value))
-            except ValueError as error:
-                raise InputError(f"date {index} is {shown(value)}; give ISO 8601, as 2024-05-31, or None") from error
     blocks = list(unit_blocks(model, texts))
     all_texts = [text for block, _ in blocks for text in block]
     if len(all_texts) < 10:
         raise InputError(f"topics need at least 10 texts, got {len(all_texts)}")
     rows = vstack([rows for _, rows in blocks])
-    if days is not None and len(days) != len(all_texts):
-        raise InputError(f"there are {len(days):,} dates for {len(all_texts):,} texts; give one for each, or None")
     in_vocabulary = known_rows(rows)
     known_texts = int(in_vocabulary.sum())
     if n is None:
@@ -232,7 +185,6 @@ def topics(
     sizes = np.bincount(labels[labels >= 0])  # equal texts may make fewer topics than were asked for
     sums = np.stack([np.asarray(rows[labels == topic].sum(axis=0)).ravel() for topic in range(len(sizes))])
     names = _Names(model, all_texts, labels, sizes)
-    by_topic = _over_time(days, labels, len(sizes)) if days is not None else [((0.0, 0.0, 0.0), ())] * len(sizes)
     records = []
     for topic, size in enumerate(sizes.tolist()):
         members = np.flatnonzero(labels == topic)
@@ -245,39 +197,12 @@ def topics(
             size,
             float(size / sizes.sum()),
             float(cosines.mean()),
-            *by_topic[topic][0],
             tuple(words),
             tuple(Example(*item) for item in typical.items())[:examples],
-            by_topic[topic][1],
         )
         records.append(record)
     n_blank, guessed = len(all_texts) - known_texts, tuple(dict.fromkeys(names.guessed))
     return Topics(model.family, len(all_texts), n_blank, tuple(records), tuple(labels.tolist()), guessed)
-
-
-def parse_day(value: Any, date_format: str | None = None) -> date | None:
-    """Return the day of a date, None for a missing one.
-
-    Args:
-        value: a date, a time, or text: ISO 8601 or as `date_format` says.
-        date_format: of `datetime.strptime`, such as "%d.%m.%Y".
-
-    Raises:
-        ValueError: it is no date.
-    """
-    if value is None or value != value:  # NaN, of pandas
-        return None
-    if isinstance(value, date):
-        return value.date() if isinstance(value, datetime) else value
-    text = str(value).strip()
-    if text.lower() in _MISSING:
-        return None
-    try:
-        return datetime.fromisoformat(text).date()
-    except ValueError:
-        if date_format is None:
-            raise
-        return datetime.strptime(text, date_format).date()
 
 
 def _cluster(rows: Any, n: int, seed: int) -> Integers:
@@ -372,34 +297,3 @@ def _stems(word: str) -> set[str]:
         if stem != word and len(stem) >= (_MIN_STEM_CHARS - (ending in _PLURALS)):
             stems |= {stem, stem[:-1]} if stem[-1:] == stem[-2:-1] else {stem}
     return {f"{stem[:-1]}i" if stem.endswith("y") else stem for stem in stems}
-
-
-def _over_time(
-    days: Sequence[date | None], labels: Integers, n: int
-) -> list[tuple[tuple[float, float, float], tuple[Period, ...]]]:
-    """Return the change of each topic, with Newcombe's 95 % interval (method 10, 1998), and its periods."""
-    from scipy.stats import binomtest
-
-    dated = sorted((day, label) for day, label in zip(days, labels.tolist(), strict=True) if day and label >= 0)
-    if len(dated) < 2:
-        raise InputError(f"{counted(len(dated), 'text')} with a topic have a date; give dates for two or more")
-    ordinals, topic_ids = (np.array(column) for column in zip(*((day.toordinal(), label) for day, label in dated)))
-    starts = np.unique(ordinals[len(dated) * np.arange(_N_PERIODS) // _N_PERIODS])
-    periods = np.searchsorted(starts, ordinals, side="right") - 1
-    ends = ordinals[np.searchsorted(periods, np.arange(len(starts)), side="right") - 1]
-    first_days, last_days = ([date.fromordinal(day).isoformat() for day in edge.tolist()] for edge in (starts, ends))
-    counts, halves = np.zeros((n, len(starts)), np.int64), np.zeros((n, 2), np.int64)
-    np.add.at(counts, (topic_ids, periods), 1)
-    np.add.at(halves, (topic_ids, (ordinals >= ordinals[len(dated) // 2]).astype(int)), 1)
-    totals, half_totals = counts.sum(axis=0).tolist(), halves.sum(axis=0).tolist()
-    result = []
-    for in_period, in_half in zip(counts.tolist(), halves.tolist()):
-        change = 0.0, -1.0, 1.0
-        if all(half_totals):
-            (p1, p2), tests = np.divide(in_half, half_totals).tolist(), map(binomtest, in_half, half_totals)
-            (low1, high1), (low2, high2) = (test.proportion_ci(0.95, "wilson") for test in tests)
-            low, high = math.hypot(p2 - low2, high1 - p1), math.hypot(high2 - p2, p1 - low1)
-            change = p2 - p1, p2 - p1 - low, p2 - p1 + high
-        columns = zip(first_days, last_days, in_period, totals)
-        result.append((change, tuple(Period(first, last, n, n / total) for first, last, n, total in columns)))
-    return result

@@ -23,20 +23,16 @@ from pellucid.cli.input import (
     reads_texts,
     tabbed_pairs,
 )
-from pellucid.cli.output import say, show, write_table
-from pellucid.errors import InputError
+from pellucid.cli.output import show, write_table
 
 if TYPE_CHECKING:
-    from datetime import date as Day
-
-    from pellucid.text.tables import CorpusFile
+    pass
 
 commands = typer.Typer()
 
 _Texts = Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")]
 _Pairs = Annotated[str, typer.Argument(help="A file with two tab-separated texts a line; - is stdin.")]
 _TargetsOption = Annotated[str, typer.Option(help="occupations, adjectives, or a file of texts to compare with.")]
-_N_NAMED_DATES = 3  # unreadable dates that a note quotes
 
 
 @commands.command()
@@ -90,10 +86,6 @@ def topics(
         int | None,
         typer.Option("-n", "--topics", min=2, help="Number of topics. [default: 4 to 30, by the texts]"),
     ] = None,
-    date: Annotated[str | None, typer.Option(help="Column of dates, to show how topics change.")] = None,
-    date_format: Annotated[
-        str | None, typer.Option(help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y.")
-    ] = None,
     output: TableOption = None,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -104,54 +96,24 @@ def topics(
     """Find the topics of many texts, each named by the words that set it apart.
 
     Texts without a word that the model knows have no topic. --output writes the topic of
-    each text, with its date.
+    each text.
 
     \b
     Examples:
       pellucid topics reviews.csv --field review -n 12
-      pellucid topics reviews.csv --field review --date published --plot topics.png
+      pellucid topics reviews.csv --field review --plot topics.png
       pellucid topics reviews.csv --field review -o labels.csv
     """
     from pellucid.analysis.clustering import topics as find
 
-    if date is None:
-        texts, dates = list(read(corpus, file_options)), None
-    else:
-        texts, dates = _dated_texts(corpus_file(corpus, file_options), date, date_format)
-    result = find(open_model(model), texts, n=n, dates=dates)
+    texts = list(read(corpus, file_options))
+    result = find(open_model(model), texts, n=n)
     if output is not None:
         names = [result.topics[label].name if label >= 0 else None for label in result.labels]
         labels = (label if label >= 0 else None for label in result.labels)
-        dated = [] if dates is None else [None if day is None else str(day) for day in dates]
-        columns = ["row", *["date"] * bool(dated), "topic", "name", "text"]
-        cells = [range(1, len(texts) + 1), *[dated] * bool(dated), labels, names, texts]
-        write_table(output, columns, zip(*cells, strict=True))
+        cells = range(1, len(texts) + 1), labels, names, texts
+        write_table(output, ("row", "topic", "name", "text"), zip(*cells, strict=True))
     show(result, json, html, plot)
-
-
-def _dated_texts(file: CorpusFile, column: str, date_format: str | None) -> tuple[list[str], list[Day | None]]:
-    """Return the texts of a file and their dates, None where there is none; a note says which cells are no dates."""
-    from pellucid.analysis.clustering import parse_day
-
-    rows = [(file.text_of(row), row.values) for row in file.rows([file.field, column])]
-    if not any(isinstance(values, dict) and column in values for _, values in rows):
-        raise InputError(f"{file} has no column {column!r:.80}; name one with --date, for stdin with --delimiter too")
-    days: list[Day | None] = []
-    unreadable = []
-    for number, (_, values) in enumerate(rows, 1):
-        try:
-            days.append(parse_day(values.get(column), date_format))
-        except ValueError:
-            days.append(None)
-            unreadable.append(f"row {number:,} ({values.get(column)!r:.40})")
-    if unreadable:
-        more = ", ..." if len(unreadable) > _N_NAMED_DATES else ""
-        say(
-            f"note: {column!r:.80} holds no date in {len(unreadable):,} of {len(rows):,}, which have no period: "
-            f"{', '.join(unreadable[:_N_NAMED_DATES])}{more}. Dates are as 2024-05-31; --date-format takes others",
-            err=True,
-        )
-    return [text for text, _ in rows], days
 
 
 @commands.command()

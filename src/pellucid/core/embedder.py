@@ -27,7 +27,7 @@ from pellucid.core.arrays import (
     vstack,
 )
 from pellucid.core.dimensions import EditableModel
-from pellucid.core.query import Query
+from pellucid.core.query import EncodedPair, Query
 from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.folder import check_family, locate, saving
 from pellucid.persistence.store import temporary_folder
@@ -91,7 +91,9 @@ class Embedder(EditableModel):
         Raises:
             InputError: a text is not a string, a role is unknown, or there would be too many rows.
         """
-        return self.explain_queries(*self.analyze_texts(*validate_texts(text1, text2, role1, role2)))
+        queries = self.analyze_texts(*validate_texts(text1, text2, role1, role2))
+        explanation = self.explain_queries(*queries)
+        return explanation if explanation.pair is None else explanation.check()
 
     def counterfactual(
         self, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
@@ -139,6 +141,7 @@ class Embedder(EditableModel):
         return Explanation.from_terms(
             self.family, texts, score, terms.values, terms.row, exact=terms.exact,
             unknown=(*unknown, ())[:2], coverage=coverage, measurement=terms.measurement,
+            pair=EncodedPair(self, first.role, second[0].role) if second else None,
         )  # fmt: skip
 
     @classmethod

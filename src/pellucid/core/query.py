@@ -217,3 +217,24 @@ def _stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.
 
 def _whole_row(_: int) -> Row:
     return Row(_WHOLE_VECTOR, (_WHOLE_VECTOR,), 0.0, 0.0, key=(_WHOLE_VECTOR,), kind=EMBEDDING)
+
+
+class EncodedPair:
+    """What gives the similarity of any two texts as a model reads them in two roles."""
+
+    def __init__(self, model: Any, *roles: Role) -> None:
+        """Take an `Embedder` and the roles of the first and of the second text."""
+        self._model, self._roles = model, roles
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the similarities of pairs of texts; each text is encoded once, all of a role in one call."""
+        sides: list[Any] = [None, None]
+        for role in dict.fromkeys(self._roles):
+            number_of: dict[str, int] = {}
+            of_role = [side for side in (0, 1) if self._roles[side] == role]
+            numbers = [[number_of.setdefault(pair[side], len(number_of)) for pair in pairs] for side in of_role]
+            rows = self._model._encode_each(list(number_of), [role] * len(number_of))
+            for side, numbers_of_side in zip(of_role, numbers):
+                sides[side] = rows[numbers_of_side]
+        similarities: list[float] = self._model.similarity_pairwise(*sides).tolist()
+        return similarities

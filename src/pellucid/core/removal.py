@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from pellucid.core.query import Floats, Integers, Marks, Terms
 from pellucid.errors import InputError, check_number
+from pellucid.explain.checks import without
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.phrases import phrase_starts, words_of_text
 from pellucid.explain.rows import EMBEDDING, WORD, Measurement, Row
@@ -114,19 +115,6 @@ def _joined(runs: list[list[int]], count: int) -> list[list[int]]:
     """Join neighbouring runs to `count` ones of about equally many."""
     cuts = [len(runs) * n // count for n in range(count + 1)]
     return [[word for run in runs[start:end] for word in run] for start, end in pairwise(cuts)]
-
-
-def without(text: str, spans: Iterable[Span]) -> str:
-    """Return a text without some places, and without the doubled blanks that they leave."""
-    gaps, shortened, end = sorted(spans), "", 0
-    if not gaps:
-        return text
-    for start, stop in [*gaps, (len(text), len(text))]:
-        piece = text[end:start]
-        is_doubled = end and piece[:1].isspace() and (not shortened or shortened[-1].isspace())
-        shortened += piece.lstrip() if is_doubled else piece
-        end = max(end, stop)
-    return shortened.rstrip()
 
 
 class Variants:

@@ -7,7 +7,6 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +15,7 @@ import numpy as np
 from pellucid.core.arrays import MISSING_TEXT, Role, to_2d_array, validate_texts
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Query
-from pellucid.dense.measured import MeasuredReasons, ReasonsCheck, check_reasons, words_to_leave_out
+from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
 from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
 from pellucid.dense.sentences import SentenceReasons
 from pellucid.dense.tokenized import TokenizedText, read_texts
@@ -201,34 +200,6 @@ class EncoderEmbedder(Embedder):
         reasons = fit_words(self, texts, vectors, table=table, show_progress_bar=show_progress_bar)
         self._words = self._reasons = reasons
         return reasons.fit
-
-    def check_reasons(
-        self,
-        pairs: Sequence[tuple[str, str]],
-        *,
-        role1: Role = None,
-        role2: Role = None,
-        show_progress_bar: bool = True,
-    ) -> ReasonsCheck:
-        """Compare the estimated reasons with measured ones on pairs of your texts, such as queries and passages.
-
-        It encodes about 70 texts for a second text of 12 words, at most 139 for a long one: some thousand for 100
-        pairs, which takes about three minutes with all-MiniLM-L6-v2 on a core.
-
-        Args:
-            pairs: two texts each; five or more whose second text has three words or more.
-            role1: what the first texts are encoded as.
-            role2: the same of the second texts.
-            show_progress_bar: show a bar once the work has lasted two seconds.
-
-        Returns:
-            The mean rank correlation with measured reasons and its 95 % interval. Do not show reasons whose
-            correlation is below 0.5.
-
-        Raises:
-            InputError: too few pairs, or the reasons are not estimated words.
-        """
-        return check_reasons(self, pairs, (role1, role2), show_progress_bar)
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the cosine of two texts apart, or one text's squared length; see `Embedder.explain`.

@@ -4,13 +4,13 @@ The value of some words of a text is the vector that the encoder gives for the t
 is `common`, the mean of all texts. The Shapley values are vectors, too, and are the parts of the text: they add up to
 its vector less `common`, whatever the encoder is. So the score of two texts less what all texts have in common is the
 sum of the products of their parts, without context: what words do together is divided among them. `removal.py` says
-which texts are encoded for it. `check_reasons` compares estimated reasons (`words.py`) with them.
+which texts are encoded for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,15 +26,11 @@ from pellucid.core.removal import (
 from pellucid.dense.reasons import EMPTY_PART, EncoderQuery, Parts, Reasons
 from pellucid.dense.tokenized import TokenizedText, text_units
 from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_vectors
-from pellucid.dense.words import WordReasons
-from pellucid.errors import InputError, require, shown
 from pellucid.explain.rows import WORD, Measurement, Row
-from pellucid.progress import Progress, check_cancelled
+from pellucid.progress import check_cancelled
 from pellucid.text.words import Span
 
 _BATCH_TEXTS = 64
-_MIN_PAIRS = 5  # with an order to compare, to check estimated reasons
-_MIN_WORDS = 3  # of a text whose order is compared
 
 
 def words_to_leave_out(read: TokenizedText) -> list[Span]:
@@ -140,58 +136,3 @@ class MeasuredReasons(Reasons):
 def _errors(parts: Parts, vector: Floats) -> Floats:
     """Return the standard error of the product of each part with a vector, float64 [parts]."""
     return standard_errors(parts.vectors[None] @ vector if parts.estimates is None else parts.estimates @ vector)
-
-
-class ReasonsCheck(NamedTuple):
-    """How far estimated reasons agree with measured ones."""
-
-    n_pairs: int  # whose words were compared; the others have fewer than three words, or no order among them
-    agreement: float  # mean rank correlation (Spearman) of the words with measured values
-    low: float  # of the 95 % interval of the agreement
-    high: float
-
-
-def check_reasons(
-    model: Any, pairs: Sequence[tuple[str, str]], roles: tuple[Role, Role], show_progress_bar: bool
-) -> ReasonsCheck:
-    """Compare the reasons of an `EncoderEmbedder` with measured ones; see its method `check_reasons`."""
-    require("scipy")
-    from scipy import stats
-
-    from pellucid.analysis.comparing import check_pairs
-
-    if not isinstance(model.reasons, WordReasons):
-        raise InputError(f'{shown(model)} has no estimated words to check: model.with_reasons("words")')
-    measured: MeasuredReasons = model.with_reasons(MeasuredReasons.kind).reasons
-    pairs = check_pairs(pairs)
-    agreements: list[float] = []
-    with Progress("measuring", total=len(pairs), unit="pairs", enabled=show_progress_bar) as progress:
-        for pair in pairs:
-            first, second = (EncoderQuery(model, *text) for text in zip(pair, roles))
-            parts = measured.parts(second.text, second.role, second.coordinates)
-            true = parts.vectors @ first.centred
-            estimated = _on_measured_words(second.parts, second.parts.vectors @ first.parts.vectors.sum(axis=0), parts)
-            if len(true) >= _MIN_WORDS and np.ptp(true) and np.ptp(estimated):
-                agreements.append(float(stats.spearmanr(estimated, true).statistic))
-            progress.advance(1)
-    if len(agreements) < _MIN_PAIRS:
-        raise InputError(
-            f"only {len(agreements)} of {len(pairs)} pairs have a second text with {_MIN_WORDS} words or more in an "
-            f"order; give {_MIN_PAIRS} or more"
-        )
-    mean = float(np.mean(agreements))
-    reach = float(stats.t.ppf(0.975, len(agreements) - 1) * stats.sem(agreements))
-    return ReasonsCheck(len(agreements), mean, mean - reach, mean + reach)
-
-
-def _on_measured_words(parts: Parts, values: Floats, measured: Parts) -> Floats:
-    """Return the values of a text's parts added up by the words or phrases that were measured."""
-    by_span = [
-        (span, value / len(spans))
-        for spans, value in ((parts.row(part).spans1, value) for part, value in enumerate(values.tolist()))
-        for span in spans
-    ]
-    return np.array([
-        sum(value for (start, end), value in by_span if any(a <= start and end <= b for a, b in spans))
-        for spans in (measured.row(part).spans1 for part in range(len(measured.vectors)))
-    ])  # fmt: skip

@@ -17,7 +17,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.groups import PHRASE, Group, GroupedRows, name_pieces
+from pellucid.explain.checks import (
+    MAX_CHECKED_LINES,
+    Checks,
+    ExplainedPair,
+    check,
+    find_changes,
+)
+from pellucid.explain.groups import COMMON, PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
     REMAINDER,
@@ -102,6 +109,8 @@ class Explanation(Shown):
         unknown3: the same for text 3.
         coverage: for each text, how much of it the model knew; () where the family does not say.
         measurement: how the rows were measured, where that is by leaving words out; else None.
+        pair: what scores the texts when words are left out, see `check`; a copy has its results instead.
+        is_checked: whether lines are checked when they are read.
     """
 
     family: str
@@ -116,6 +125,8 @@ class Explanation(Shown):
     unknown3: tuple[Span, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     measurement: Measurement | None = None
+    pair: ExplainedPair | None = field(default=None, compare=False)
+    is_checked: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
@@ -150,6 +161,7 @@ class Explanation(Shown):
         unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
         coverage: tuple[Coverage, ...] = (),
         measurement: Measurement | None = None,
+        pair: ExplainedPair | None = None,
     ) -> Explanation:
         """Sort `terms` and set their shares.
 
@@ -164,6 +176,7 @@ class Explanation(Shown):
             unknown: the spans of each text that the model has no vector for.
             coverage: of each text.
             measurement: how the terms were measured, where that is by leaving words out.
+            pair: what scores the texts when words are left out.
 
         Raises:
             InputError: `exact` is promised, but the terms do not add up to `score`; or two are the same term.
@@ -172,7 +185,9 @@ class Explanation(Shown):
             rows: Sequence[Row] = LazyRows(np.asarray(terms, np.float64), make, score)
         else:
             rows = sorted_with_shares(terms, score)
-        explanation = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement)
+        explanation = cls(
+            family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement, pair=pair
+        )
         if exact and abs(score - float(explanation._values.sum())) > _TOLERANCE * max(1.0, explanation._size):
             raise InputError(
                 f"the rows miss the score {score} by {explanation.remainder}; pass every term, or exact=False"
@@ -212,7 +227,29 @@ class Explanation(Shown):
             unknown3=subtracted.unknown2,
             coverage=(*self.coverage, *subtracted.coverage[1:]) if self.coverage and subtracted.coverage else (),
             measurement=combined_measurement([self.measurement, subtracted.measurement]),
+            pair=None,
+            is_checked=False,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied and pickled: what changed texts score, not the model."""
+        return {**vars(self), "_checks": self._checks, "pair": None}
+
+    def check(self) -> Explanation:
+        """Return the explanation with lines that are checked: the model scores the texts without the words of each.
+
+        At most twelve texts are scored, when lines or the summary are first read. `explain` of two texts does it
+        unasked; of vectors that were stored, and of hits, it is done on request.
+
+        Raises:
+            InputError: there is nothing that could score changed texts.
+        """
+        if self.pair is None:
+            raise InputError(
+                "this explanation cannot be checked: it is of one text or a difference of two scores, or was copied or "
+                "pickled; explain the two texts anew"
+            )
+        return replace(self, is_checked=True)
 
     def reasons(self, top_k: int) -> list[Row]:
         """Return the `top_k` rows that add the most; fewer where fewer add anything.
@@ -299,7 +336,14 @@ class Explanation(Shown):
             InputError: `k` is below 1.
         """
         check_integer("k", k, optional=True)
-        return self._grouped.groups(k, 0.0 if self.exact else self.remainder)
+        groups = self._grouped.groups(k, 0.0 if self.exact else self.remainder)
+        if self._checks is None:
+            return groups
+        scores, lines = self._checks.without, [group for group in groups if not group.is_sum]
+        lines = [line._replace(without=scores.get((line.spans1, line.spans2))) for line in lines]
+        sign = math.copysign(1.0, self.score)
+        lines.sort(key=lambda line: math.inf if line.without is None else line.without * sign)
+        return [*lines, *groups[len(lines) :]]
 
     def summary(self) -> str:
         """Return one or two sentences that say where the score comes from: the largest groups, numbers rounded."""
@@ -312,7 +356,20 @@ class Explanation(Shown):
         if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
             unmatched = [self._grouped.unmatched_words(text) for text in range(1 if self._is_of_index else 2)]
         words = [*dict.fromkeys(unknown)]
-        return Summary(self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject).text()
+        shown = Summary(
+            self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject, self._checks
+        )
+        return shown.text()
+
+    @cached_property
+    def _checks(self) -> Checks | None:
+        if self.pair is None or self.text2 is None or not self.is_checked:
+            return None
+        groups = self._grouped.groups(MAX_CHECKED_LINES, 0.0 if self.exact else self.remainder)
+        lines = [group for group in groups if not group.is_sum and (group.spans1 or group.spans2)]
+        common = sum(group.contribution for group in groups if group.kind == COMMON)
+        texts = self.text1, self.text2
+        return check(self.pair, texts, lines, [] if self._is_of_index else find_changes(texts), common)
 
     @cached_property
     def _grouped(self) -> GroupedRows:

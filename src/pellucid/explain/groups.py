@@ -76,6 +76,8 @@ class Group(NamedTuple):
         spans1: where its words stand in text 1, in characters.
         spans2: where those stand that they match in text 2.
         spans3: the same of text 3, which only a difference of two explanations has.
+        without: the score when these words are left out of both texts, or of the document of a hit; None where that
+            was not checked.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Group(NamedTuple):
     spans1: tuple[Span, ...] = ()
     spans2: tuple[Span, ...] = ()
     spans3: tuple[Span, ...] = ()
+    without: float | None = None
 
     @property
     def is_of_text(self) -> bool:
@@ -256,7 +259,8 @@ class GroupedRows:
         return lines, loose
 
     def _line(self, name: str, value: float, kind: str, spans: Sequence[tuple[Span, ...]] = ()) -> Group:
-        return Group(name, value, share_of(value, self._score), kind, *spans)
+        first, second, third = (*spans, (), (), ())[:3]
+        return Group(name, value, share_of(value, self._score), kind, first, second, third)
 
     def _fixed(self, remainder: float) -> list[Group]:
         """Return the lines for pieces of other texts, context, what all texts have in common and the remainder."""

@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pellucid.explain.checks import MAX_COMPARED_CHARS, Checks
 from pellucid.explain.groups import Group, distinct_phrases
 from pellucid.explain.rows import CONTEXT, SCORE_EPS
 from pellucid.text.function_words import differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 
-_MIN_SHARE = 0.1  # of the score, from which a group is named
+_MIN_SHARE = 0.1  # of the score, or of what it lacks to 1, from which words are named
+_MAX_COMPARED = 0.995  # a score up to which is said what keeps it from 1
 _MIN_SIZE = 0.02  # of a score, from which a group is a reason for it: less says no more than chance
 _MAX_REASONS = 3  # groups named as reasons
 _MAX_PARTNERS = 3  # words of another text named with each
 _MAX_WORDS = 3  # that are unknown, without a match, or numbers that differ, and are named
 _MAX_NAME_CHARS = 80  # of a dimension's name
-_MAX_COMPARED_CHARS = 500  # of a text whose numbers and negations are compared with another's
 _SAME = "both say "
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"\w+")
@@ -36,6 +37,7 @@ class Summary(NamedTuple):
         unmatched: of texts 1 and 2, the words to which nothing in the other text is close.
         has_shares: whether shares of the score say something: not where large terms of both signs nearly cancel.
         subject: what the score is called.
+        checks: what changed texts score; None where the lines were not checked.
     """
 
     texts: Sequence[str]
@@ -46,23 +48,46 @@ class Summary(NamedTuple):
     unmatched: Sequence[Sequence[str]]
     has_shares: bool
     subject: str = "Similarity"
+    checks: Checks | None = None
 
     def text(self) -> str:
         """Return the sentences."""
         lines = [group for group in self.groups if not group.is_sum]
+        context = next((group for group in self.groups if group.kind == CONTEXT), None)
         sums = (g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE)  # what is in no line, if it is much
         large = [f"{g.name} {self._amount(g)}" for g in sums if g.kind != CONTEXT or g.share < 0.5]
         sentences = [self._reasons(lines), "; ".join(large)] if self.has_shares else [self._balance()]
-        unmatched = [(words, label) for words, label in zip(self.unmatched, self.labels[1::-1]) if words]
+        change, explained = self._change()
+        sentences.append(change)
+        unmatched = [
+            ([word for word in words if word not in explained], label)
+            for words, label in zip(self.unmatched, self.labels[1::-1])
+        ]
+        unmatched = [(words, label) for words, label in unmatched if words]
         if self.subject == "Similarity":
             sentences.append("; ".join(f"nothing in {label} for {_some(words, 'or')}" for words, label in unmatched))
         else:
             sentences.append("; ".join(f"not in {label}: {_some(words)}" for words, label in unmatched))
         if len(self.texts) == 2 and self.subject == "Similarity":  # of a query and a document much differs
-            sentences.append("; ".join(differences(self.texts, self.labels)))
+            sentences.append("; ".join(d for d in differences(self.texts, self.labels) if d not in change))
         if self.unknown:
             sentences.append(f"unknown words: {_some(self.unknown)}")
+        if self.checks is None and context is not None:
+            sentences.append("estimated, not checked")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
+
+    def _change(self) -> tuple[str, list[str]]:
+        """Return what keeps the score from 1, and the words that it names."""
+        change = None if self.checks is None else self.checks.change
+        if change is None or self.score >= _MAX_COMPARED or change.score - self.score < _MIN_SHARE * (1 - self.score):
+            return "", []
+        rise = (change.score - self.score) / (1 - self.score)
+        (first, second), how = change.words, "mainly" if rise >= 0.5 else "partly"
+        difference, otherwise = f"only {self.labels[not first]} says {_quoted(first or second)}", "otherwise"
+        if first and second:
+            difference = f"{self.labels[1]} says {_quoted(second)} where {self.labels[0]} says {_quoted(first)}"
+            otherwise = f"with {_quoted(first)}"
+        return f"below 1 {how} because {difference} ({_rounded(change.score)} {otherwise})", f"{first} {second}".split()
 
     def _opening(self) -> str:
         if len(self.texts) < 3:
@@ -82,18 +107,34 @@ class Summary(NamedTuple):
                 '(measure it: with_reasons("measured") or hit.measured())'
             )
         large = [line for line in lines if abs(line.contribution) >= _MIN_SIZE or len(self.texts) == 1]
-        chosen = [line for line in large if line.share >= _MIN_SHARE][:_MAX_REASONS]
-        against = [line for line in large if line.share <= -_MIN_SHARE][:1]
-        if not chosen:
-            return f"{opening}: nothing stands out; at most {self._clause(lines[0])}" if lines else opening
-        if len(self.texts) == 1:
+        falls = {line: 1 - line.without / self.score for line in large if line.without is not None}
+        raising = (line for line in large if line.share > 0)
+        chosen = [line for line in raising if max(line.share, falls.get(line, 0.0)) >= _MIN_SHARE][:_MAX_REASONS]
+        if len(self.texts) == 1 and chosen:
             how = "mainly" if sum(line.share for line in chosen) >= 0.5 else "partly"
             return f"{how} about {and_listed(f'{self._noun(line)} ({self._amount(line)})' for line in chosen)}"
-        clauses = list(map(self._clause, chosen))
+        against = [line for line in large if line.share <= -_MIN_SHARE and falls.get(line, -1.0) < 0][:1]
+        shown = (
+            chosen or sorted((line for line in lines if line.share > 0), key=lambda line: -line.share)[:_MAX_REASONS]
+        )
+        if not shown:
+            return opening
+        clauses = list(map(self._clause, shown))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
         others = [clause for clause in clauses if not clause.startswith(_SAME)]
-        reasons = f"{opening}: {', '.join([f'{_SAME}{and_listed(same)}', *others] if same else others)}"
-        return "; ".join([reasons, *(f"against it, {self._clause(line)}" for line in against)])
+        reasons = ", ".join([f"{_SAME}{and_listed(same)}", *others] if same else others)
+        if not chosen:
+            return f"{opening}, spread over many words: {reasons}"
+        if falls and max(map(falls.__getitem__, falls.keys() & chosen), default=1.0) < _MIN_SHARE:
+            reasons = f"{reasons}; {self._without_two(len(chosen))}"
+        return "; ".join([f"{opening}: {reasons}", *(f"against it, {self._clause(line)}" for line in against)])
+
+    def _without_two(self, n_lines: int) -> str:
+        """Say that no line is missed where the others are there."""
+        both = None if self.checks is None else self.checks.without_two
+        if n_lines > 1 and both is not None and 1 - both / self.score >= _MIN_SHARE:
+            return f"either would do, without both {_rounded(both)}"
+        return "no words alone carry it"
 
     def _balance(self) -> str:
         """Return a sentence of what raises and lowers a score in which both nearly cancel."""
@@ -128,7 +169,13 @@ class Summary(NamedTuple):
 
     def _clause(self, group: Group) -> str:
         """Return what a group says, and what it adds."""
-        (phrases, *partners), amount = self._phrases(group), f"({self._amount(group)})"
+        (phrases, *partners), amount = self._phrases(group), self._amount(group)
+        without = (
+            ""
+            if group.without is None
+            else f"; without {'it' if group.spans1[1:] + group.spans2[1:] == () else 'them'} {_rounded(group.without)}"
+        )
+        amount = f"({amount}{without})"
         if not group.is_of_text or not phrases or not any(partners):
             return f"{self._noun(group)} {amount}"
         first, is_or_are = and_listed(phrases), "is" if len(phrases) < 2 else "are"
@@ -149,7 +196,8 @@ class Summary(NamedTuple):
             return _quoted(group.name)
         first, *partners = self._phrases(group)
         nearer_first = partners[::-1] if len(partners) > 1 and group.contribution < 0 else partners
-        return " with ".join([and_listed(phrases) for phrases in (first, *nearer_first) if phrases][:2])
+        names = [and_listed(phrases) for phrases in (first, *nearer_first) if phrases]
+        return names[0] if partners and _are_same(first, partners[0]) else " with ".join(names[:2])
 
 
 def _relation(phrases: Sequence[str], partners: Sequence[str], value: float) -> str:
@@ -176,7 +224,7 @@ def _are_same(phrases: Sequence[str], partners: Sequence[str]) -> bool:
 
 def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[str]:
     """Yield what two short texts differ in whatever a model thinks of it: numbers, and whether one of them denies."""
-    if max(map(len, texts)) > _MAX_COMPARED_CHARS:
+    if max(map(len, texts)) > MAX_COMPARED_CHARS:
         return
     numbers = [dict.fromkeys(_NUMBER.findall(text)) for text in texts]
     only = [[number for number in of_text if number not in other] for of_text, other in zip(numbers, numbers[::-1])]

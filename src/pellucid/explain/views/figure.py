@@ -12,9 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import bidirectional
 
-import numpy as np
-import numpy.typing as npt
-
 from pellucid.errors import missing_extra, warn
 from pellucid.explain.views.parts import (
     AnyPart,
@@ -139,30 +136,6 @@ class Canvas:
         axes.axvline(0.0, color=self.colours.ink, linewidth=0.8)
         axes.spines["left"].set_visible(False)
         return drawn
-
-    def heat_map(
-        self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], label: str
-    ) -> None:
-        """Draw cells that are the more coloured the larger their value is, 0 neutral; none is below 0."""
-        from matplotlib.colors import LinearSegmentedColormap, Normalize
-
-        colours = self.colours
-        shades = LinearSegmentedColormap.from_list("pellucid", [colours.neutral, colours.adds])
-        norm = Normalize(0.0, float(values.max(initial=0.0)) or 1.0)
-        image = axes.imshow(values, cmap=shades, norm=norm, aspect="auto")
-        options: dict[str, Any] = {"fontsize": 9, "parse_math": False}
-        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-        axes.set_xticks(range(len(across)), [short_name(text, 22) for text in across], **turned, **options)
-        axes.set_yticks(range(len(down)), [short_name(text) for text in down], **options)
-        axes.spines[:].set_visible(False)
-        axes.set_xticks(np.arange(1, len(across)) - 0.5, minor=True)
-        axes.set_yticks(np.arange(1, len(down)) - 0.5, minor=True)
-        axes.grid(which="minor", color=colours.paper, linewidth=1)
-        axes.tick_params(which="both", length=0)
-        bar = self._figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
-        bar.set_label(label, fontsize=9, color=colours.ink)
-        bar.ax.tick_params(labelsize=8, colors=colours.ink)
-        bar.outline.set_visible(False)
 
 
 _FALLBACK_FONT = "DejaVu Sans"  # which comes with matplotlib

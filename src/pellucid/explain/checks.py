@@ -1,0 +1,139 @@
+"""What a changed pair of texts scores: the check of what an explanation says.
+
+A line says that some words carry a score: without them it is lower. What keeps a score from 1 are words that one text
+has in the place of others: with the same words it is higher. Both are asked of the model itself, in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple, Protocol
+
+from pellucid.explain.groups import Group
+from pellucid.text.function_words import function_words
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import Span, Word, split_words
+
+MAX_CHECKED_LINES = 4
+MAX_CHECKED_TEXTS = 12
+"""Of one explanation, that are scored."""
+MAX_COMPARED_CHARS, MIN_SAME_WORDS = 500, 0.5
+"""Of texts whose words are compared: characters of each, and words that both say, in order, of all words of both."""
+
+_MAX_NAMED_WORDS = 3  # that one text alone says in one place
+
+Places = tuple[tuple[Span, ...], tuple[Span, ...]]
+"""Where the words of a line stand in texts 1 and 2."""
+
+
+class ExplainedPair(Protocol):
+    """What scored two texts, and scores others in their place."""
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        """Return the scores of pairs of texts."""
+
+
+class Change(NamedTuple):
+    """A place in which two texts differ.
+
+    Attributes:
+        words: of each text, what this one alone says there, "" for nothing.
+        exchanged: text 2 with what text 1 says there.
+        score: of text 1 and that.
+    """
+
+    words: tuple[str, str]
+    exchanged: str
+    score: float = 0.0
+
+
+class Checks(NamedTuple):
+    """What changed texts score.
+
+    Attributes:
+        without: of lines, the largest first, the score without their words.
+        without_two: the same without the words of the two largest lines; None where there is only one.
+        change: the place where the score is highest if both texts say the same; None where they are not compared.
+    """
+
+    without: Mapping[Places, float]
+    without_two: float | None
+    change: Change | None
+
+
+def check(
+    pair: ExplainedPair, texts: tuple[str, str], lines: Sequence[Group], changes: Sequence[Change], empty: float
+) -> Checks:
+    """Return the scores of two texts without the words of lines, and with the words of text 1 in text 2.
+
+    Args:
+        pair: what scores them.
+        texts: the two texts.
+        lines: the largest first; where only text 2 has places, it alone is changed.
+        changes: where the texts differ; those that differ in most letters are tried while texts are left.
+        empty: the score of a text without words.
+    """
+    places: list[Places] = [(line.spans1, line.spans2) for line in lines]
+    if len(places) > 1:
+        places.append((places[0][0] + places[1][0], places[0][1] + places[1][1]))
+    pairs = [(without(texts[0], spans1), without(texts[1], spans2)) for spans1, spans2 in places]
+    by_size = sorted(changes, key=lambda change: -len("".join(change.words)))[: MAX_CHECKED_TEXTS - 2 * len(pairs)]
+    pairs += [(texts[0], change.exchanged) for change in by_size]
+    scored = [pair for pair in pairs if all(any(map(str.isalnum, text)) for text in pair)]
+    score_of = dict(zip(scored, pair.scores(scored))) if scored else {}
+    scores = [score_of.get(changed, empty) for changed in pairs]
+    tried = [change._replace(score=score) for change, score in zip(by_size, scores[len(places) :])]
+    return Checks(
+        dict(zip(places[: len(lines)], scores)),
+        scores[len(lines)] if len(lines) > 1 else None,
+        max(tried, key=lambda change: change.score, default=None),
+    )
+
+
+def find_changes(texts: tuple[str, str]) -> list[Change]:
+    """Return the places in which two texts differ in words that only one of them says, small words aside.
+
+    None of long texts, and of texts in which most words differ: there no word stands in the place of another.
+    """
+    if max(map(len, texts)) > MAX_COMPARED_CHARS:
+        return []
+    words = [split_words(text) for text in texts]
+    written = [[lowercase(word.text) for word in of_text] for of_text in words]
+    small, _, negation = function_words(written[0] + written[1])
+    matcher, changes = SequenceMatcher(None, written[0], written[1], autojunk=False), list[Change]()
+    for _, start1, end1, start2, end2 in matcher.get_opcodes() if matcher.ratio() >= MIN_SAME_WORDS else ():
+        block1, block2 = words[0][start1:end1], words[1][start2:end2]
+        said = [
+            _named(text, [word for word in block if lowercase(word.text) not in (small - negation).union(others)])
+            for text, block, others in zip(texts, (block1, block2), written[::-1])
+        ]
+        piece = texts[0][block1[0].start : block1[-1].end] if block1 else ""
+        start, end = (block2[0].start, block2[-1].end) if block2 else (_start(words[1], start2, texts[1]),) * 2
+        exchanged = f"{texts[1][:start]} {piece} {texts[1][end:]}" if piece else without(texts[1], [(start, end)])
+        if any(said):
+            changes.append(Change((said[0], said[1]), exchanged))
+    return changes
+
+
+def _start(words: Sequence[Word], number: int, text: str) -> int:
+    return words[number].start if number < len(words) else len(text)
+
+
+def _named(text: str, words: Sequence[Word]) -> str:
+    """Return a few words from the first to the last, or the longest of many; "" for none."""
+    words = words if len(words) <= _MAX_NAMED_WORDS else [max(words, key=lambda word: len(word.text))]
+    return " ".join(text[words[0].start : words[-1].end].split()) if words else ""
+
+
+def without(text: str, spans: Iterable[Span]) -> str:
+    """Return a text without some places, and without the doubled blanks that they leave."""
+    gaps, shortened, end = sorted(spans), "", 0
+    if not gaps:
+        return text
+    for start, stop in [*gaps, (len(text), len(text))]:
+        piece = text[end:start]
+        is_doubled = end and piece[:1].isspace() and (not shortened or shortened[-1].isspace())
+        shortened += piece.lstrip() if is_doubled else piece
+        end = max(end, stop)
+    return shortened.rstrip()
