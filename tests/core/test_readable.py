@@ -140,6 +140,7 @@ def test_each_word_of_a_line_earns_its_place(text1: str, text2: str) -> None:
             "docker image",
         ),
         ("worth 100 euros", "worth 900 euros", ['"worth" (', "The numbers differ: 100 / 900"], "100 euros"),
+        ("love this song", "install the package with pip", ["no words are close", 'for "love"'], "is close to"),
         ("he plays", "she was playing", ['"plays" is a form of "playing"'], "match"),
     ],
 )

@@ -43,6 +43,11 @@ class Parts(NamedTuple):
     estimates: Floats | None = None  # [estimates, parts, dimension]; what the vectors are the mean of, where measured
     n_texts: int = 0  # read to measure them
 
+    def lengths(self) -> Floats:
+        """Return the lengths of the vectors, float64 [parts]."""
+        lengths: Floats = np.linalg.norm(self.vectors, axis=1)
+        return lengths
+
 
 class Reasons(ABC):
     """A way to take the vectors of one encoder apart.
@@ -75,7 +80,8 @@ class Reasons(ABC):
         """Return what each pair of parts adds to the product of two texts' vectors."""
         table = first.vectors @ second.vectors.T
         spans = None if first.spans is None or second.spans is None else (first.spans, second.spans)
-        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape, spans))
+        rows = PairTable(first.row, second.row, table.shape, spans, (first.lengths, second.lengths))
+        return Terms(table.ravel(), rows)
 
     def measurement(self, parts: Parts, vector: Floats) -> Measurement | None:
         """Return how the parts of one text were measured, where they are multiplied with a vector; None if not."""

@@ -28,6 +28,7 @@ from pellucid.explain.phrases import (
 from pellucid.explain.rows import (
     CONTEXT,
     REMAINDER,
+    SCORE_EPS,
     SENTENCE,
     SHARED,
     WORD,
@@ -50,6 +51,11 @@ COMMON_NAME = "what any two texts have in common"
 REMAINDER_NAME = "what the rows leave out"
 ELSEWHERE_NAME = "words of other texts"
 
+MIN_CLOSENESS, MAX_FAR = 0.3, 0.2
+"""Cosines of the vectors of two words: from the first on they may match; below the second they are nothing to each
+other. Of words without vectors what a pair adds decides alone."""
+MIN_CLOSE_SHARE = 0.01
+"""The same as `MIN_PAIR_SHARE` for words that are close: in long texts no pair adds much."""
 LINES_BEYOND = 2
 """Lines beside those of matches; where more are needed, there are fewer matches."""
 _CLOSING_MARKS = {
@@ -137,12 +143,17 @@ class GroupedRows:
         numbers = [of_text for _, of_text in read]
         self._alone = [np.zeros(len(of_text.words)) for of_text in self._words]
         self._tables = [np.zeros((len(self._alone[0]), len(alone))) for alone in self._alone[1:]]
+        is_measurable = len(tables) == 1 and tables[0].lengths is not None and not words
+        self._closeness: Floats | None = None
         for of_table in tables:
             first, second = (
                 _shares(spans, number_of, len(alone))
                 for spans, number_of, alone in zip((of_table.spans1, of_table.spans2), numbers, self._alone)
             )
             self._tables[0] += first.T @ of_table.values @ second
+            if is_measurable and of_table.lengths is not None:
+                lengths = np.outer(of_table.lengths[0] @ first, of_table.lengths[1] @ second)
+                self._closeness = self._tables[0] / np.maximum(lengths, SCORE_EPS**2)
         for row in words:
             spans_of = _spans(row)
             # of a word in texts 2 and 3, the text is named whose share of the row is the larger
@@ -181,13 +192,14 @@ class GroupedRows:
     def _matches(self, table: Floats) -> list[_Line]:
         """Return the words of two texts that match, first those that raise the score, then those that lower it."""
         free, lines = table.copy(), list[_Line]()
-        least = MIN_PAIR_SHARE * _larger_side(table)
+        least, least_close = (share * _larger_side(table) for share in (MIN_PAIR_SHARE, MIN_CLOSE_SHARE))
         largest = table.take(self._words[0].matched, 0).take(self._words[1].matched, 1).max(initial=0.0)
-        for sign, of_sign in (
-            (1, min(least, largest.round(TIE_DECIMALS))),
-            (-1, least),
-        ):  # of long texts, the largest pair has a line
-            for match in match_words(sign * free, self._words[0], self._words[1], of_sign):
+        least_raising = min(least, largest.round(TIE_DECIMALS)) if self._closeness is None else least_close
+        for sign, of_sign in ((1, least_raising), (-1, least)):  # of long texts, the largest pair has a line
+            values = sign * free
+            if self._closeness is not None and sign > 0:
+                values[self._closeness < MIN_CLOSENESS] = 0.0
+            for match in match_words(values, self._words[0], self._words[1], of_sign):
                 pairs = [*product(*match)]
                 lines.append(_Line(match, math.fsum(free.item(pair) for pair in pairs)))
                 for pair in pairs:  # a pair is in one line
@@ -219,14 +231,16 @@ class GroupedRows:
         words, other = self._words[text], self._words[1 - text]
         in_lines = {word for line in self._lines for word in line.words[text]}
         sums = self._tables[0].sum(axis=1 - text) + self._alone[text]
-        least = MIN_WORD_SHARE * abs(self._score)
+        is_far = sums < MIN_WORD_SHARE * abs(self._score)
+        if self._closeness is not None:
+            is_far = self._closeness.max(axis=1 - text, initial=0.0) < MAX_FAR
         stems = {word[: MAX_ENDING_CHARS + 1] for word in other.words}  # most words share none, which is soon seen
         first_places = {number: place for place, number in reversed([*enumerate(words.numbers)])}
         return [
             self._texts[text][slice(*words.spans[first_places[number]])]
             for number in words.matched
             if number not in in_lines
-            and sums[number] < least
+            and is_far[number]
             and not (
                 words.words[number][: MAX_ENDING_CHARS + 1] in stems and _has_form(words.words[number], other.words)
             )

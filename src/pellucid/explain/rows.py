@@ -18,6 +18,7 @@ SENTENCE, SHARED, CONTEXT, REMAINDER = "sentence", "shared part", "context", "re
 """The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common,
 CONTEXT what an encoder makes of the words of a text together."""
 
+Floats = npt.NDArray[np.float64]
 SCORE_EPS = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 
 
@@ -153,6 +154,7 @@ class WordTable(NamedTuple):
     values: npt.NDArray[np.float64]  # [words of text 1, words of text 2]
     spans1: Sequence[tuple[Span, ...]]  # where each word of text 1 stands
     spans2: Sequence[tuple[Span, ...]]
+    lengths: tuple[Floats, Floats] | None = None  # of the words' vectors: of their products the values are
 
 
 WordSpans = Callable[[], Sequence[tuple[Span, ...]]]
@@ -175,12 +177,14 @@ class JoinedRows:
             number -= length
         raise IndexError(number)
 
-    def split(self, values: npt.NDArray[np.float64]) -> Iterator[tuple[Callable[[int], Row], npt.NDArray[np.float64]]]:
-        """Yield what makes the rows of each part, and their values."""
-        start = 0
-        for _, length, make in self._parts:
-            yield make, values[start : start + length]
-            start += length
+    def take_apart(self, values: Floats) -> tuple[list[WordTable], list[Row]]:
+        """Return the tables of all parts and their other rows; a part with a name counts less than its vectors say."""
+        tables, rows, start = list[WordTable](), list[Row](), 0
+        for name, length, make in self._parts:
+            of_part, others = take_apart(make, values[start : start + length])
+            tables += [table._replace(lengths=None) for table in of_part] if name else of_part
+            rows, start = rows + others, start + length
+        return tables, rows
 
 
 class PairTable:
@@ -192,12 +196,13 @@ class PairTable:
         second: Callable[[int], Row],
         shape: tuple[int, ...],
         spans: tuple[WordSpans, WordSpans] | None = None,
+        lengths: tuple[Callable[[], Floats], Callable[[], Floats]] | None = None,
     ) -> None:
         """Take what makes the rows of single words, with their places as `spans1`.
 
-        `spans` give where all words of each text stand sooner than their rows do.
+        `spans` give where all words of each text stand sooner than their rows do, `lengths` how long their vectors are.
         """
-        self._words, self._shape, self._spans = (cache(first), cache(second)), shape, spans
+        self._words, self._shape, self._spans, self._lengths = (cache(first), cache(second)), shape, spans, lengths
 
     def __call__(self, number: int) -> Row:
         """Return a row, without a contribution."""
@@ -211,14 +216,14 @@ class PairTable:
             spans = [of_text() for of_text in self._spans]
         else:
             spans = [[word(n).spans1 for n in range(length)] for word, length in zip(self._words, self._shape)]
-        return WordTable(values.reshape(self._shape), *spans)
+        lengths = self._lengths and (self._lengths[0](), self._lengths[1]())
+        return WordTable(values.reshape(self._shape), spans[0], spans[1], lengths)
 
 
 def take_apart(make: Callable[[int], Row], values: npt.NDArray[np.float64]) -> tuple[list[WordTable], list[Row]]:
     """Return the tables of pairs of words that all have a place, and the other rows with their values."""
     if isinstance(make, JoinedRows):
-        parts = [take_apart(*part) for part in make.split(values)]
-        return [table for tables, _ in parts for table in tables], [row for _, rows in parts for row in rows]
+        return make.take_apart(values)
     if isinstance(make, PairTable):
         table = make.table(values)
         if all(table.spans1) and all(table.spans2):
@@ -229,7 +234,7 @@ def take_apart(make: Callable[[int], Row], values: npt.NDArray[np.float64]) -> t
 def sums_by_span(tables: Iterable[WordTable], rows: Iterable[Row]) -> tuple[dict[Span, float], ...]:
     """Return what each place of texts 1, 2 and 3 adds, in text order; a row is split evenly between its places."""
     sums: tuple[dict[Span, float], ...] = ({}, {}, {})
-    for values, *spans_of_texts in tables:
+    for values, *spans_of_texts, _ in tables:
         for of_text, spans_of_words, of_words in zip(sums, spans_of_texts, (values.sum(axis=1), values.sum(axis=0))):
             for spans, value in zip(spans_of_words, of_words.tolist()):
                 for span in spans:

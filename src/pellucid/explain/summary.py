@@ -118,7 +118,8 @@ class Summary(NamedTuple):
             chosen or sorted((line for line in lines if line.share > 0), key=lambda line: -line.share)[:_MAX_REASONS]
         )
         if not shown:
-            return opening
+            has_pairs = len(self.texts) == 2 and any(group.kind == "other words" for group in self.groups)
+            return f"{opening}: no words are close to each other" if has_pairs else opening
         clauses = list(map(self._clause, shown))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
         others = [clause for clause in clauses if not clause.startswith(_SAME)]

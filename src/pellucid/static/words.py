@@ -146,6 +146,11 @@ class WordQuery(Query):
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
 
+    def lengths(self) -> npt.NDArray[np.float64]:
+        """Return the lengths of `vectors`, float64 [words]."""
+        lengths: npt.NDArray[np.float64] = np.linalg.norm(self.vectors(), axis=1)
+        return lengths
+
     def terms(self, other_query: Query | None = None) -> Terms:
         """Return a value for each pair of words, or for each word where there is no second text."""
         if not isinstance(other_query, WordQuery):
@@ -155,7 +160,8 @@ class WordQuery(Query):
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
         table = self._pairs(other_query)
         words, other_words = self.words, other_query.words
-        rows = PairTable(words.row, other_words.row, table.shape, (words.spans, other_words.spans))
+        spans, lengths = (words.spans, other_words.spans), (self.lengths, other_query.lengths)
+        rows = PairTable(words.row, other_words.row, table.shape, spans, lengths)
         return Terms(table.ravel(), rows, score=float(table.sum()))
 
     def _pairs(self, other_query: WordQuery) -> npt.NDArray[np.float64]:
