@@ -24,6 +24,7 @@ import numpy as np
 from scipy import stats
 
 import pellucid
+from pellucid.explain.checks import without
 from pellucid.text.words import split_words
 
 SETS = ("SICK-R", "STS13", "STS15")
@@ -39,20 +40,16 @@ def read_pairs(data: Path, name: str, count: int) -> list[tuple[str, str]]:
     return random.Random(0).sample(sorted(set(rows)), count)
 
 
-def without(text: str, spans: tuple[tuple[int, int], ...]) -> str:
-    """Return a text without what stands at some places."""
-    for start, end in sorted(spans, reverse=True):
-        text = text[:start] + text[end:]
-    return text
-
-
 def equal_words(text1: str, text2: str) -> list[tuple[float, Any, Any]]:
     """Return the floor: the words that both texts have, the longest first."""
     first, second = (
         {text[word.start : word.end].lower(): (word.start, word.end) for word in split_words(text)}
         for text in (text1, text2)
     )
-    return [(len(word), (first[word],), (second[word],)) for word in sorted(first.keys() & second, key=len)[::-1]]
+    return [
+        (len(word), (first[word],), (second[word],))
+        for word in sorted(first.keys() & second, key=lambda word: (len(word), word))[::-1]
+    ]
 
 
 class Line(NamedTuple):

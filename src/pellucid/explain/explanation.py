@@ -25,13 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.checks import (
-    MAX_CHECKED_LINES,
-    Checks,
-    ExplainedPair,
-    check,
-    find_changes,
-)
+from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, check, find_changes
 from pellucid.explain.groups import COMMON, PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,

@@ -143,7 +143,6 @@ class GroupedRows:
         numbers = [of_text for _, of_text in read]
         self._alone = [np.zeros(len(of_text.words)) for of_text in self._words]
         self._tables = [np.zeros((len(self._alone[0]), len(alone))) for alone in self._alone[1:]]
-        is_measurable = len(tables) == 1 and tables[0].lengths is not None and not words
         self._closeness: Floats | None = None
         for of_table in tables:
             first, second = (
@@ -151,7 +150,7 @@ class GroupedRows:
                 for spans, number_of, alone in zip((of_table.spans1, of_table.spans2), numbers, self._alone)
             )
             self._tables[0] += first.T @ of_table.values @ second
-            if is_measurable and of_table.lengths is not None:
+            if len(tables) == 1 and of_table.lengths is not None and not words:
                 lengths = np.outer(of_table.lengths[0] @ first, of_table.lengths[1] @ second)
                 self._closeness = self._tables[0] / np.maximum(lengths, SCORE_EPS**2)
         for row in words:
