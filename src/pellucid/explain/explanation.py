@@ -103,7 +103,8 @@ class Explanation(Shown):
         unknown3: the same for text 3.
         coverage: for each text, how much of it the model knew; () where the family does not say.
         measurement: how the rows were measured, where that is by leaving words out; else None.
-        pair: what scores the texts when words are left out, see `check`; a copy has its results instead.
+        pair: what scores the texts when words are left out, see `check`; a copy has its results instead, where
+            they were read.
         is_checked: whether lines are checked when they are read.
     """
 
@@ -226,8 +227,8 @@ class Explanation(Shown):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is copied and pickled: what changed texts score, not the model."""
-        return {**vars(self), "_checks": self._checks, "pair": None}
+        """Return what is copied and pickled: what changed texts score, not the model that may score them."""
+        return {**vars(self), "pair": None, "is_checked": self.is_checked and "_checks" in vars(self)}
 
     def check(self) -> Explanation:
         """Return the explanation with lines that are checked: the model scores the texts without the words of each.
@@ -243,7 +244,10 @@ class Explanation(Shown):
                 "this explanation cannot be checked: it is of one text or a difference of two scores, or was copied or "
                 "pickled; explain the two texts anew"
             )
-        return replace(self, is_checked=True)
+        checked, unchecked_lines = object.__new__(type(self)), ("_checks", "lines")
+        vars(checked).update({name: value for name, value in vars(self).items() if name not in unchecked_lines})
+        vars(checked).update(is_checked=True)
+        return checked
 
     def reasons(self, top_k: int) -> list[Row]:
         """Return the `top_k` rows that add the most; fewer where fewer add anything.
@@ -339,19 +343,23 @@ class Explanation(Shown):
         lines.sort(key=lambda line: math.inf if line.without is None else line.without * sign)
         return [*lines, *groups[len(lines) :]]
 
+    @cached_property
+    def lines(self) -> list[Group]:
+        """The groups that views show."""
+        return self.groups()
+
     def summary(self) -> str:
         """Return one or two sentences that say where the score comes from: the largest groups, numbers rounded."""
         if not self.rows:
             return f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
         unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
         subject = "Score" if self._is_of_index else "Similarity"
-        groups = self.groups()
         unmatched: list[list[str]] = []
         if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
             unmatched = [self._grouped.unmatched_words(text) for text in range(1 if self._is_of_index else 2)]
         words = [*dict.fromkeys(unknown)]
         shown = Summary(
-            self.texts, self._labels, self.score, groups, words, unmatched, self._has_shares, subject, self._checks
+            self.texts, self._labels, self.score, self.lines, words, unmatched, self._has_shares, subject, self._checks
         )
         return shown.text()
 
@@ -437,7 +445,7 @@ class Explanation(Shown):
             "summary": self.summary(),
             **plain_value(self),
             "remainder": self.remainder,
-            "groups": plain_value(self.groups()),
+            "groups": plain_value(self.lines),
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -485,7 +493,7 @@ class Explanation(Shown):
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
             return
-        of_lines, of_sums = ([group for group in self.groups() if group.is_sum == is_sum] for is_sum in (False, True))
+        of_lines, of_sums = ([group for group in self.lines if group.is_sum == is_sum] for is_sum in (False, True))
         lines = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
         names = "words" if any(group.kind == PHRASE for group in of_lines) else self._kind_names
         sums = tuple((group.name, group.contribution) for group in of_sums)

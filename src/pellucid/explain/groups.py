@@ -106,15 +106,6 @@ class Group(NamedTuple):
         return self.kind in (OTHERS, CONTEXT, COMMON, REMAINDER) or self.kind.startswith(OTHER)
 
 
-class _Cells(NamedTuple):
-    """The rows as tables of words."""
-
-    words: list[list[tuple[Span, ...]]]  # of each text, where each word stands
-    tables: list[Floats]  # [words of text 1, words of text 2], and the same for text 3
-    alone: list[Floats]  # of each text, what each word adds that is paired with none
-    others: list[Row]
-
-
 class _Line(NamedTuple):
     """Words that are one line, and what they add."""
 
@@ -241,7 +232,8 @@ class GroupedRows:
             if number not in in_lines
             and is_far[number]
             and not (
-                words.words[number][: MAX_ENDING_CHARS + 1] in stems and _has_form(words.words[number], other.words)
+                words.words[number][: MAX_ENDING_CHARS + 1] in stems
+                and any(words.words[number] == o or differ_by_ending(words.words[number], o) for o in other.words)
             )
         ]
 
@@ -306,11 +298,6 @@ class GroupedRows:
         parts += [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
         kinds = [*counts, *["word"] * has_words]
         return self._line(" and ".join(parts), value, f"{OTHER}{kinds[0]}s" if len(kinds) == 1 else OTHERS)
-
-
-def _has_form(word: str, words: Sequence[str]) -> bool:
-    """Whether a word is among others, or one that differs by its ending."""
-    return any(word == other or differ_by_ending(word, other) for other in words)
 
 
 def _larger_side(values: Floats) -> float:

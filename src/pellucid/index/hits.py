@@ -227,7 +227,7 @@ class Hit:
             "parts": dict(self.parts),
             "summary": self._explanation.summary(),
             "snippet": self.snippet,
-            "groups": [self._plain_group(group) for group in self._explanation.groups()],
+            "groups": [self._plain_group(group) for group in self._explanation.lines],
             "reasons": self._rows(),
             "marks": plain_value(self.marks),
         }
