@@ -8,12 +8,15 @@ import pytest
 pytest.importorskip("Stemmer")
 
 import pellucid
+from families import WORDS as WORDS_OF_FAMILIES
+from families import key_token_model, static_lexicon_model
 from pellucid import Index
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
+FAMILY_WORDS = [word for word in WORDS_OF_FAMILIES if word not in ("the", "on", "a")]
 WORDS = [start + end for start in ("ba", "ce", "di", "fo", "gu") for end in ("ll", "ne", "rk", "st", "wn", "sh")]
 QUERY = f"{WORDS[0]} {WORDS[7]}"
 
@@ -186,3 +189,50 @@ def test_steering_refuses(tmp_path, steer, message):
             index.search(QUERY, steer=steer)
         with pytest.raises(InputError, match="no dense model"):
             index.search(QUERY, weights={"bm25": 1}, steer={WORDS[1]: -0.5})
+
+
+CHECKED = {
+    "bm25": ({}, WORDS, {}),
+    "static, weighted": ({"static": table}, WORDS, {"word_weights": {WORDS[7]: 0.3}}),
+    "static alone": ({"static": table}, WORDS, {"weights": {"static": 1}}),
+    "steered": ({"dense": lambda: fitted(Encoder()), "static": table}, WORDS, {"steer": STEER}),
+    "lexicon": ({"lexicon": static_lexicon_model}, FAMILY_WORDS, {}),
+    "key tokens": ({"key tokens": key_token_model}, FAMILY_WORDS, {}),
+}
+
+
+@pytest.mark.parametrize(("models", "words", "options"), CHECKED.values(), ids=CHECKED)
+def test_a_checked_line_has_the_score_of_the_shortened_document(tmp_path, models, words, options):
+    chance, n_checked = np.random.default_rng(5), 0
+    documents = [" ".join(chance.choice(words, chance.integers(3, 9))) for _ in range(40)]
+    with Index.create(tmp_path / "index", {name: model() for name, model in models.items()}) as index:
+        index.add(documents, ids=[f"d{n}" for n in range(40)])
+        for number, document in enumerate(documents[:8]):
+            id, query, stored = f"d{number}", " ".join([*chance.choice(words, 2), *document.split()[:2]]), set[str]()
+            while True:  # the shortened documents are in the index, too, whose statistics count
+                hit = index.score(query, id, **options)
+                lines = [line for line in hit.check().explain().groups() if line.without is not None]
+                named = [set(" ".join(hit.text[slice(*span)] for span in line.spans2).split()) for line in lines]
+                shortened = [" ".join(word for word in hit.text.split() if word not in left_out) for left_out in named]
+                if stored >= {*shortened}:
+                    break
+                stored |= {*shortened}
+                index.add([*{*shortened} - {""}], ids=[*{*shortened} - {""}])
+            scores = [index.score(query, text, **options).score if text else 0.0 for text in shortened]
+            assert [line.without for line in lines] == pytest.approx(scores, abs=1e-6)
+            assert [line.without for line in lines] == sorted(line.without for line in lines) or hit.score < 0
+            n_checked += len(lines)
+    assert n_checked > 5
+
+
+def test_a_given_vector_is_checked_where_it_is_the_models(tmp_path):
+    encoder = fitted(Encoder())
+    with Index.create(tmp_path / "index", {"dense": encoder}) as index:
+        index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": Encoder()([*texts(259), "other"])})
+        (hit,) = index.search(QUERY, 1)
+        checked = hit.check()
+        assert hit.lines()[0].without is None and "Estimated, not checked." in hit.summary()
+        assert f" {checked.lines()[0].without:.2f})" in checked.summary()
+        assert checked.to_dict()["groups"][0]["without"] == checked.lines()[0].without
+        with pytest.raises(InputError, match="'d259' in the part 'dense' was given"):
+            index.score(texts()[259].split()[0], "d259").check().summary()

@@ -221,6 +221,12 @@ def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:
     return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
 
 
+def cosines(first: Any, second: Any) -> npt.NDArray[np.float32]:
+    """Return the cosines of all rows of two dense arrays, float32 [first, second]; those of zero rows are 0."""
+    products: npt.NDArray[np.float32] = l2_normalize(first) @ l2_normalize(second).T
+    return products
+
+
 def vstack(blocks: list[Any]) -> Any:
     """Put blocks of rows, dense or CSR, below each other."""
     if not hasattr(blocks[0], "tocsr"):

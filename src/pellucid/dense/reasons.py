@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.core.arrays import Role
+from pellucid.core.arrays import Role, cosines
 from pellucid.core.query import EMPTY_TERMS, Floats, Marks, Query, StoredVector, Terms, scaled_terms, with_rows
 from pellucid.dense.tokenized import TokenizedText
 from pellucid.dense.vectors import at_length_1
@@ -42,11 +42,6 @@ class Parts(NamedTuple):
     """From another text's vector to spans and how much the score falls without each, where that is not their sum."""
     estimates: Floats | None = None  # [estimates, parts, dimension]; what the vectors are the mean of, where measured
     n_texts: int = 0  # read to measure them
-
-    def lengths(self) -> Floats:
-        """Return the lengths of the vectors, float64 [parts]."""
-        lengths: Floats = np.linalg.norm(self.vectors, axis=1)
-        return lengths
 
 
 class Reasons(ABC):
@@ -80,7 +75,7 @@ class Reasons(ABC):
         """Return what each pair of parts adds to the product of two texts' vectors."""
         table = first.vectors @ second.vectors.T
         spans = None if first.spans is None or second.spans is None else (first.spans, second.spans)
-        rows = PairTable(first.row, second.row, table.shape, spans, (first.lengths, second.lengths))
+        rows = PairTable(first.row, second.row, table.shape, spans, lambda: cosines(first.vectors, second.vectors))
         return Terms(table.ravel(), rows)
 
     def measurement(self, parts: Parts, vector: Floats) -> Measurement | None:

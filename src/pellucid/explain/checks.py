@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple, Protocol
 
-from pellucid.explain.groups import Group
 from pellucid.text.function_words import function_words
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, Word, split_words
@@ -63,18 +62,18 @@ class Checks(NamedTuple):
 
 
 def check(
-    pair: ExplainedPair, texts: tuple[str, str], lines: Sequence[Group], changes: Sequence[Change], empty: float
+    pair: ExplainedPair, texts: tuple[str, str], lines: Mapping[Places, Places], changes: Sequence[Change], empty: float
 ) -> Checks:
     """Return the scores of two texts without the words of lines, and with the words of text 1 in text 2.
 
     Args:
         pair: what scores them.
         texts: the two texts.
-        lines: the largest first; where only text 2 has places, it alone is changed.
+        lines: where the words of each stand -> what is left out, the largest first.
         changes: where the texts differ; those that differ in most letters are tried while texts are left.
         empty: the score of a text without words.
     """
-    places: list[Places] = [(line.spans1, line.spans2) for line in lines]
+    places = [*lines.values()]
     if len(places) > 1:
         places.append((places[0][0] + places[1][0], places[0][1] + places[1][1]))
     pairs = [(without(texts[0], spans1), without(texts[1], spans2)) for spans1, spans2 in places]
@@ -85,7 +84,7 @@ def check(
     scores = [score_of.get(changed, empty) for changed in pairs]
     tried = [change._replace(score=score) for change, score in zip(by_size, scores[len(places) :])]
     return Checks(
-        dict(zip(places[: len(lines)], scores)),
+        dict(zip(lines, scores)),
         scores[len(lines)] if len(lines) > 1 else None,
         max(tried, key=lambda change: change.score, default=None),
     )

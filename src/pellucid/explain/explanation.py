@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, check, find_changes
-from pellucid.explain.groups import COMMON, PHRASE, Group, GroupedRows, name_pieces
+from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, Places, check, find_changes
+from pellucid.explain.groups import COMMON, MAX_FAR, MIN_CLOSENESS, PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
     REMAINDER,
@@ -356,7 +356,8 @@ class Explanation(Shown):
         subject = "Score" if self._is_of_index else "Similarity"
         unmatched: list[list[str]] = []
         if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
-            unmatched = [self._grouped.unmatched_words(text) for text in range(1 if self._is_of_index else 2)]
+            n_texts, far = (1, MIN_CLOSENESS) if self._is_of_index else (2, MAX_FAR)
+            unmatched = [self._grouped.unmatched_words(text, far) for text in range(n_texts)]
         words = [*dict.fromkeys(unknown)]
         shown = Summary(
             self.texts, self._labels, self.score, self.lines, words, unmatched, self._has_shares, subject, self._checks
@@ -369,9 +370,12 @@ class Explanation(Shown):
             return None
         groups = self._grouped.groups(MAX_CHECKED_LINES, 0.0 if self.exact else self.remainder)
         lines = [group for group in groups if not group.is_sum and (group.spans1 or group.spans2)]
+        places: dict[Places, Places] = {(line.spans1, line.spans2): self._grouped.everywhere(line) for line in lines}
+        if self._is_of_index:  # the query stays
+            places = {line: ((), in_text2) for line, (_, in_text2) in places.items() if in_text2}
         common = sum(group.contribution for group in groups if group.kind == COMMON)
         texts = self.text1, self.text2
-        return check(self.pair, texts, lines, [] if self._is_of_index else find_changes(texts), common)
+        return check(self.pair, texts, places, [] if self._is_of_index else find_changes(texts), common)
 
     @cached_property
     def _grouped(self) -> GroupedRows:

@@ -141,9 +141,10 @@ class GroupedRows:
                 for spans, number_of, alone in zip((of_table.spans1, of_table.spans2), numbers, self._alone)
             )
             self._tables[0] += first.T @ of_table.values @ second
-            if len(tables) == 1 and of_table.lengths is not None and not words:
-                lengths = np.outer(of_table.lengths[0] @ first, of_table.lengths[1] @ second)
-                self._closeness = self._tables[0] / np.maximum(lengths, SCORE_EPS**2)
+            if of_table.cosines is not None:
+                weights = (shares / np.maximum(shares.sum(axis=0), SCORE_EPS) for shares in (first, second))
+                closeness = next(weights).T @ of_table.cosines @ next(weights)
+                self._closeness = closeness if self._closeness is None else np.maximum(self._closeness, closeness)
         for row in words:
             spans_of = _spans(row)
             # of a word in texts 2 and 3, the text is named whose share of the row is the larger
@@ -151,7 +152,10 @@ class GroupedRows:
             if other < len(texts) and spans_of[0] and spans_of[other]:
                 share = row.contribution / (len(spans_of[0]) * len(spans_of[other]))
                 for place, other_place in product(spans_of[0], spans_of[other]):
-                    self._tables[other - 1][numbers[0][place], numbers[other][other_place]] += share
+                    pair = numbers[0][place], numbers[other][other_place]
+                    self._tables[other - 1][pair] += share
+                    if self._closeness is not None:  # BM25 counts the two as one word
+                        self._closeness[pair] = 1.0
             else:
                 text = next(text for text, spans in enumerate(spans_of) if spans)
                 for place in spans_of[text]:
@@ -213,17 +217,18 @@ class GroupedRows:
         ]
         return [_Line(tuple(line), float(value)) for line, value in zip(lines, values)]
 
-    def unmatched_words(self, text: int) -> list[str]:
-        """Return the words of text 1 or 2 (from 0) that are in no line, add little, and are not in the other text.
+    def unmatched_words(self, text: int, far: float) -> list[str]:
+        """Return the words of text 1 or 2 (from 0) in no line, to which nothing in the other text is close.
 
-        A word with another ending is in it, too: "document" for "documents".
+        A word with another ending is in it, too: "document" for "documents". Of words without vectors those add little.
+        `far` is the cosine below which words are not close.
         """
         words, other = self._words[text], self._words[1 - text]
         in_lines = {word for line in self._lines for word in line.words[text]}
         sums = self._tables[0].sum(axis=1 - text) + self._alone[text]
         is_far = sums < MIN_WORD_SHARE * abs(self._score)
         if self._closeness is not None:
-            is_far = self._closeness.max(axis=1 - text, initial=0.0) < MAX_FAR
+            is_far = self._closeness.max(axis=1 - text, initial=0.0) < far
         stems = {word[: MAX_ENDING_CHARS + 1] for word in other.words}  # most words share none, which is soon seen
         first_places = {number: place for place, number in reversed([*enumerate(words.numbers)])}
         return [
@@ -236,6 +241,11 @@ class GroupedRows:
                 and any(words.words[number] == o or differ_by_ending(words.words[number], o) for o in other.words)
             )
         ]
+
+    def everywhere(self, line: Group) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+        """Return all places of the words of a line in texts 1 and 2; its own are, of a phrase, the first."""
+        first, second = (words.everywhere(spans) for words, spans in zip(self._words, (line.spans1, line.spans2)))
+        return first, second
 
     def groups(self, k: int | None, remainder: float) -> list[Group]:
         """Return at most `k` lines, the largest first, then what is in none of them; all add up to the score."""

@@ -112,6 +112,13 @@ class WordsOfText:
                 return self.spans[place][0], self.spans[after][1]
         return None
 
+    def everywhere(self, spans: Sequence[Span]) -> tuple[Span, ...]:
+        """Return some places, and all others of the words in them that carry content."""
+        places = list(zip(self.numbers, self.spans))
+        inside = {number for number, word in places if any(start <= word[0] < end for start, end in spans)}
+        words = inside & self._carriers
+        return tuple(sorted({*spans, *(span for number, span in places if number in words)}))
+
     def spans_of(self, words: Sequence[int]) -> tuple[Span, ...]:
         """Return where words of a match stand: neighbours together, where they first are so; others everywhere."""
         spans: list[Span] = []

@@ -154,7 +154,7 @@ class WordTable(NamedTuple):
     values: npt.NDArray[np.float64]  # [words of text 1, words of text 2]
     spans1: Sequence[tuple[Span, ...]]  # where each word of text 1 stands
     spans2: Sequence[tuple[Span, ...]]
-    lengths: tuple[Floats, Floats] | None = None  # of the words' vectors: of their products the values are
+    cosines: npt.NDArray[np.float32] | None = None  # of the words' vectors, [words of text 1, words of text 2]
 
 
 WordSpans = Callable[[], Sequence[tuple[Span, ...]]]
@@ -178,12 +178,11 @@ class JoinedRows:
         raise IndexError(number)
 
     def take_apart(self, values: Floats) -> tuple[list[WordTable], list[Row]]:
-        """Return the tables of all parts and their other rows; a part with a name counts less than its vectors say."""
+        """Return the tables of all parts, and their other rows."""
         tables, rows, start = list[WordTable](), list[Row](), 0
-        for name, length, make in self._parts:
+        for _, length, make in self._parts:
             of_part, others = take_apart(make, values[start : start + length])
-            tables += [table._replace(lengths=None) for table in of_part] if name else of_part
-            rows, start = rows + others, start + length
+            tables, rows, start = tables + of_part, rows + others, start + length
         return tables, rows
 
 
@@ -196,13 +195,13 @@ class PairTable:
         second: Callable[[int], Row],
         shape: tuple[int, ...],
         spans: tuple[WordSpans, WordSpans] | None = None,
-        lengths: tuple[Callable[[], Floats], Callable[[], Floats]] | None = None,
+        cosines: Callable[[], npt.NDArray[np.float32]] | None = None,
     ) -> None:
         """Take what makes the rows of single words, with their places as `spans1`.
 
-        `spans` give where all words of each text stand sooner than their rows do, `lengths` how long their vectors are.
+        `spans` give where all words of each text stand sooner than their rows do, `cosines` those of their vectors.
         """
-        self._words, self._shape, self._spans, self._lengths = (cache(first), cache(second)), shape, spans, lengths
+        self._words, self._shape, self._spans, self._cosines = (cache(first), cache(second)), shape, spans, cosines
 
     def __call__(self, number: int) -> Row:
         """Return a row, without a contribution."""
@@ -216,8 +215,7 @@ class PairTable:
             spans = [of_text() for of_text in self._spans]
         else:
             spans = [[word(n).spans1 for n in range(length)] for word, length in zip(self._words, self._shape)]
-        lengths = self._lengths and (self._lengths[0](), self._lengths[1]())
-        return WordTable(values.reshape(self._shape), spans[0], spans[1], lengths)
+        return WordTable(values.reshape(self._shape), spans[0], spans[1], self._cosines and self._cosines())
 
 
 def take_apart(make: Callable[[int], Row], values: npt.NDArray[np.float64]) -> tuple[list[WordTable], list[Row]]:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
@@ -37,7 +38,7 @@ from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan, Suggestion
 from pellucid.index.reasons import Mark, Passages, Reasons, TermsOfPassage
-from pellucid.index.settings import BM25, Weights, validate_weights
+from pellucid.index.settings import BM25, Weights, precomputed_parts, validate_weights
 from pellucid.process import cached_property
 from pellucid.text.function_words import function_words
 from pellucid.text.sentences import sentence_spans
@@ -57,6 +58,7 @@ _FAINT = 0.15  # of the strongest stretch of a text; a weaker one is no mark
 _WRITTEN_WORD = re.compile(rf"[{UNSPACED}]{{1,4}}|[^\s{UNSPACED}]{{1,40}}")  # without blanks, some characters are one
 WEAK_PROBABILITY = 0.5
 """Of the best hit; below it, notes say that all are weak."""
+_MAX_DIFFERENCE = 1e-3  # of what a part adds, between a given vector and what the model gives for the passage
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -100,6 +102,7 @@ class Hit:
     before: Hit | None = None
     _stage: SecondStage | None = field(default=None, compare=False)
     _is_measured: bool = field(default=False, compare=False)
+    _is_checked: bool = field(default=False, compare=False)
 
     @property
     def probability(self) -> float | None:
@@ -148,7 +151,8 @@ class Hit:
 
     @cached_property
     def _explanation(self) -> Explanation:
-        return self.reasons.explain()
+        explanation = self.reasons.explain(ScoredHit(self._block, self._position, self._stage))
+        return explanation.check() if self._is_checked else explanation
 
     def explain(self) -> Explanation:
         """Return every row of the score as an explanation, with its views; text 2 is the title and the passage."""
@@ -165,6 +169,18 @@ class Hit:
             InputError: words of the query are weighted, or the stored vector is not what the encoder gives.
         """
         return self._as_measured.explain()
+
+    def check(self) -> Hit:
+        """Return the same hit with lines that are checked: the index scores the passage without the words of each.
+
+        Of the four largest lines, and of the two largest together, all words are left out of the passage. The query and
+        what BM25 counts stay as they are, and models encode the five texts in one batch, when lines or the summary are
+        first read. Of a reranked hit the reranker reads them, too.
+
+        Raises:
+            InputError: when lines are read, that a vector was given and is not what the model gives for the passage.
+        """
+        return replace(self, _is_checked=True)
 
     @property
     def vectors(self) -> dict[str, Any]:
@@ -234,7 +250,8 @@ class Hit:
 
     def _plain_group(self, group: Group) -> dict[str, Any]:
         names = ("name", "contribution", "share", "kind", "query_spans", "title_spans", "text_spans")
-        return dict(zip(names, plain_value((*group[:4], group.spans1, *self._by_field(group.spans2)))))
+        plain = dict(zip(names, plain_value((*group[:4], group.spans1, *self._by_field(group.spans2)))))
+        return plain if group.without is None else plain | {"without": group.without}
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the strongest rows; not what all texts of an encoder have in common."""
@@ -322,6 +339,10 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def measured(self) -> Hits:
         """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
         return replace(self, hits=tuple(hit._as_measured for hit in self.hits))
+
+    def check(self) -> Hits:
+        """Return the same hits with lines that are checked in every view, see `Hit.check`; each when it is read."""
+        return replace(self, hits=tuple(hit.check() for hit in self.hits))
 
     def notes(self) -> list[tuple[str, bool]]:
         """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""
@@ -443,12 +464,11 @@ class HitBlock:
         self, positions: Sequence[int], *, is_measured: bool
     ) -> tuple[list[str], dict[str, TermsOfPassage]]:
         """Return the passages of some hits as they are indexed, and by part what gives the terms of each."""
-        if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
-            raise InputError("these hits are of the process that forked this one; open the index and search here")
-        segments, texts, lengths = self.plan.snapshot.commit.segments, list[str](), list[int]()
+        self._check_process()
+        segments, lengths = self.plan.snapshot.commit.segments, list[int]()
+        texts = list(map(self._indexed, positions))
         for position in positions:
-            segment, row, passage, _ = self._passages[position]
-            texts.append(self.documents[position].indexed(passage - segments[segment].first_passage(row)))
+            segment, _, passage, _ = self._passages[position]
             lengths += segments[segment].lengths[passage : passage + 1].tolist()  # none without BM25
         names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
         vectors = [self.vectors(position, names) for position in positions]
@@ -461,6 +481,40 @@ class HitBlock:
                 read = part.read_terms(passages)
             readers[name] = part.directions.added_to(read, passages.stored(name)) if part.directions else read
         return texts, readers
+
+    def scores(self, position: int, texts: list[str]) -> Floats:
+        """Return the scores of texts in the place of a passage, float64 [texts]; the index's statistics stay."""
+        self._check_process()
+        for name in self.plan.parts.keys() & set(precomputed_parts(self.plan.snapshot.commit.state.settings)):
+            own_score = self._part_scores(name, [self._indexed(position)]).item()
+            if abs(own_score - self._passages[position].parts[name]) > _MAX_DIFFERENCE:
+                named = f"the vector of {self.documents[position].id!r:.80} in the part {shown(name)}"
+                raise InputError(
+                    f"{named} was given, and is not what the model gives for the passage: nothing to check"
+                )
+        scores: Floats = np.sum([self._part_scores(name, texts) for name in self.plan.parts], axis=0)
+        return scores
+
+    def _part_scores(self, name: str, texts: list[str]) -> Floats:
+        """Return what a part adds to the scores of texts."""
+        part, words = self.plan.parts[name], self.plan.snapshot.words
+        if name == BM25:
+            lengths = [len(words.analyser.terms(text)) for text in texts]
+            read = part.read_terms(Passages(texts, words, (), lengths))
+            return np.array([read(n).values.sum() for n in range(len(texts))])
+        rows = self.plan.snapshot.models[name].document_rows(texts)
+        dimensions, values = part.vector if isinstance(part.vector, tuple) else (slice(None), part.vector)
+        return np.asarray(rows[:, dimensions] @ values, np.float64)
+
+    def _indexed(self, position: int) -> str:
+        """Return the passage of a hit as it is indexed."""
+        segment_index, row, passage, _ = self._passages[position]
+        segment = self.plan.snapshot.commit.segments[segment_index]
+        return self.documents[position].indexed(passage - segment.first_passage(row))
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
+            raise InputError("these hits are of the process that forked this one; open the index and search here")
 
     def _measured_query(self, name: str) -> EncoderQuery:
         """Return the query as an encoder with measured reasons reads it; its words are left out once."""
@@ -477,6 +531,23 @@ class HitBlock:
                 query.model.with_reasons("measured"), self.plan.query, "query", query.unit
             )
         return self._measured_queries[name]
+
+
+class ScoredHit(NamedTuple):
+    """What scores a query with other texts in the place of a hit's passage, as the hit was scored."""
+
+    block: HitBlock
+    position: int
+    stage: SecondStage | None
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the scores of the second texts of pairs; the first is the query in all of them."""
+        texts, stage, scores = [text for _, text in pairs], self.stage, np.zeros(len(pairs))
+        if stage is None or stage.share < 1:
+            scores += self.block.scores(self.position, texts)
+        if stage is not None:
+            scores = (1 - stage.share) * scores + stage.share * stage.score(self.block.plan.query, texts)
+        return list(map(float, scores))
 
 
 class SecondStage:
@@ -533,12 +604,8 @@ class SecondStage:
         assert hit.before is not None
         before, value = hit.before.reasons, hit.parts[RERANK]
         if is_measured:
-            score = value / (self.share or 1.0)
-
-            def score_shortened(texts: list[str]) -> Floats:
-                return self.score(before.query, texts, [f"a passage without some words, {t!r:.80}" for t in texts])
-
-            passage = Passage(before.text, list(text_units(before.text)), score, score_shortened)
+            score, score_texts = value / (self.share or 1.0), partial(self.score, before.query)
+            passage = Passage(before.text, list(text_units(before.text)), score, score_texts)
             terms = {RERANK: passage_terms(passage, weight=self.share)}
             before = before if self.share == 1 else hit.before._as_measured.reasons
         else:
@@ -549,8 +616,8 @@ class SecondStage:
             terms = {name: scaled_terms(of_part, share) for name, of_part in before.terms.items()} | terms
         return Reasons(before.query, before.text, terms, hit.score, named=True)
 
-    def score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
-        """Return the scores of some texts, which have `names` in messages."""
+    def score(self, query: str, texts: list[str], names: Sequence[str] = ()) -> Floats:
+        """Return the scores of some texts; `names` in messages, else these are passages without some words."""
         if hasattr(self._rerank, "predict"):
             result = self._rerank.predict([(query, text) for text in texts])
         else:
@@ -568,5 +635,6 @@ class SecondStage:
             )
         if (broken := np.flatnonzero(~np.isfinite(scores))).size:
             number = int(broken[0])
-            raise InputError(f"the reranker ({self.name}) gave {scores[number]} for {names[number]}")
+            name = names[number] if names else f"a passage without some words, {texts[number]!r:.80}"
+            raise InputError(f"the reranker ({self.name}) gave {scores[number]} for {name}")
         return scores

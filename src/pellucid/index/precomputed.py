@@ -56,7 +56,7 @@ class QueryFunction:
             InputError: always.
         """
         raise InputError(
-            "this model encodes only queries, and a document has no vector yet. Give it: "
+            "this model encodes only queries, and this text is a document's. Give its vector: "
             "index.add(texts, ids=ids, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
         )
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.query import Floats, Marks, Terms, with_rows
+from pellucid.explain.checks import ExplainedPair
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import WORD, JoinedRows, Row, combined_measurement, sums_by_span, take_apart
 from pellucid.index.arrays import Vector
@@ -186,8 +187,8 @@ class Reasons:
         """Return the number of rows."""
         return len(self._values)
 
-    def explain(self) -> Explanation:
-        """Return every row, with all the views of an explanation.
+    def explain(self, pair: ExplainedPair | None = None) -> Explanation:
+        """Return every row, with all the views of an explanation; `pair` scores the passage when words are left out.
 
         Of passages of very many words the stored vector, a sum in float32, misses the sum of its words by a few
         millionths: that is shown as a remainder.
@@ -196,5 +197,5 @@ class Reasons:
         exact = missed <= _ROUNDING * max(1.0, float(np.abs(self._values).sum()))
         return Explanation.from_terms(
             "index", (self.query, self.text), self.score, self._values, self._rows, exact=exact,
-            measurement=combined_measurement(terms.measurement for terms in self.terms.values()),
+            measurement=combined_measurement(terms.measurement for terms in self.terms.values()), pair=pair,
         )  # fmt: skip

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.arrays import Role
+from pellucid.core.arrays import Role, cosines
 from pellucid.core.query import Marks, Query, Terms
 from pellucid.errors import InputError
 from pellucid.explain.rows import READ_AS, WORD, PairTable, Row
@@ -146,11 +147,6 @@ class WordQuery(Query):
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
 
-    def lengths(self) -> npt.NDArray[np.float64]:
-        """Return the lengths of `vectors`, float64 [words]."""
-        lengths: npt.NDArray[np.float64] = np.linalg.norm(self.vectors(), axis=1)
-        return lengths
-
     def terms(self, other_query: Query | None = None) -> Terms:
         """Return a value for each pair of words, or for each word where there is no second text."""
         if not isinstance(other_query, WordQuery):
@@ -160,8 +156,10 @@ class WordQuery(Query):
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
         table = self._pairs(other_query)
         words, other_words = self.words, other_query.words
-        spans, lengths = (words.spans, other_words.spans), (self.lengths, other_query.lengths)
-        rows = PairTable(words.row, other_words.row, table.shape, spans, lengths)
+        rows = PairTable(
+            words.row, other_words.row, table.shape, (words.spans, other_words.spans),
+            lambda: cosines(self.vectors(), other_query.vectors()),
+        )  # fmt: skip
         return Terms(table.ravel(), rows, score=float(table.sum()))
 
     def _pairs(self, other_query: WordQuery) -> npt.NDArray[np.float64]:
@@ -295,6 +293,7 @@ class WordPairs:
         groups = Groups.from_words(indexed_words, len(rows))
         last, shares = groups.counts.cumsum(), groups.counts / lengths.repeat(sizes_from(groups.ends))
         values = products[groups.values] * shares[:, None]
+        word_cosines = cache(lambda: cosines(self._vectors, self._model.vectors_for(rows, spelled)))  # of all texts
 
         def terms(text: int) -> Terms:
             group_slice = slice_for(groups.ends, text)
@@ -309,7 +308,10 @@ class WordPairs:
                 return [word_spans[first - start : end - start] for first, end in pairwise([start, *ends])]
 
             table_values = values[group_slice].T
-            pairs = PairTable(self._word, row, table_values.shape, (lambda: self._spans, spans))
+            pairs = PairTable(
+                self._word, row, table_values.shape, (lambda: self._spans, spans),
+                lambda: word_cosines()[:, groups.values[group_slice]],
+            )  # fmt: skip
             word_slice = words.slice_for(text)
             return Terms(table_values.ravel(), pairs, Marks(marks[word_slice], words.spans[word_slice]))
 
