@@ -93,9 +93,9 @@ def _record(kind: type, definitions: dict[type, Any]) -> dict[str, Any]:
     hints, (summary, said) = get_type_hints(kind), _documented(kind)
     properties = {name: _of(hints[name], definitions) for name in data_fields(kind) or ()}
     if issubclass(kind, Explanation):
-        properties |= {"remainder": {"type": "number"}, "groups": _of(tuple[Group, ...], definitions)}
-        properties = {"summary": {"type": "string"}} | properties
-        for name in ("summary", "groups", "remainder"):
+        properties |= {"remainder": {"type": "number"}, "percentile": {"type": ["number", "null"]}}
+        properties = {"summary": {"type": "string"}} | properties | {"groups": _of(tuple[Group, ...], definitions)}
+        for name in ("summary", "groups", "remainder", "percentile"):
             said[name] = _sentence(str(inspect.getdoc(getattr(Explanation, name))).split("\n\n")[0])
     properties = {name: one | {"description": said[name]} if name in said else one for name, one in properties.items()}
     if issubclass(kind, Report):

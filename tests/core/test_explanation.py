@@ -124,6 +124,7 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
             }
         ],
         "remainder": pytest.approx(0.0, abs=1e-15),
+        "percentile": None,
         "exact": True,
         "unknown1": [[5, 10]],
         "unknown2": [],
@@ -453,7 +454,7 @@ def test_a_name_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
 
 def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
     view = str(fruit.explain("apple pear zebra", "apple, quagga"))
-    assert 'Similarity 0.98: both say "apple" (+0.59; without it ' in view
+    assert 'Similarity 0.98 (higher than 98% of unrelated pairs): both say "apple" (+0.59; without it ' in view
     assert "2 word pairs adding up to the score exactly" in view and "not in the vocabulary: zebra" in view
     narrow = fruit.explain("apple pear", "apple car").to_text(width=48, rows=True)
     assert "apple \u00d7 apple" in narrow and max(map(len, narrow.splitlines())) <= 48

@@ -78,7 +78,7 @@ def check_summary(why: Explanation) -> None:
     summary = re.sub(r'"[^"]*"', "Q", why.summary())
     lines = why.groups()
     assert summary.endswith(".") and "  " not in summary and "\n" not in summary and "nan" not in summary
-    assert set(re.findall(r"\d+%", summary)) <= {f"{abs(line.share):.0%}" for line in lines} | {"10%"}
+    assert set(re.findall(r"\d+%(?! of unrelated)", summary)) <= {f"{abs(line.share):.0%}" for line in lines} | {"10%"}
     by = {float(size) for size in re.findall(r"(?:lowers?|raises?) it by (\d\.\d+)", summary)}
     assert all(any(abs(abs(line.contribution) - size) < 0.0051 for line in lines) for size in by)
 

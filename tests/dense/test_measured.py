@@ -170,9 +170,10 @@ def test_texts_are_encoded_together_each_once_and_their_number_is_said() -> None
     assert len(encoder.calls[0]) <= 2 * 3 * 6 + 1 + 3
     for shown in (str(why), why.to_html()):
         assert f"{len(encoder.calls[0])} texts read" in " ".join(shown.split())
-    assert len(encoder.calls) == 2 and len(encoder.calls[1]) <= 12  # the lines are checked once
+    assert len(encoder.calls[1]) <= 12 and set(map(len, encoder.calls[2:])) == {60}  # checked, among others; once
+    n_calls = len(encoder.calls)
     model.explain(one, other, role1="query", role2="document")
-    assert len(encoder.calls) == 4  # a call a role
+    assert n_calls == 4 and len(encoder.calls) == 6  # a call a role
 
 
 def test_a_function_is_asked_for_some_hundred_sentences_at_most() -> None:

@@ -106,10 +106,7 @@ def test_two_texts_and_a_third(page: Any, url: str, static: Any) -> None:
 
 def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, url: str) -> None:
     page.goto(url + "/#compare?a=a+loan+for+a+house&b=a+house+loan")
-    page.get_by_text("Above all unrelated pairs, ").wait_for()
-    scale = page.request.get(url + "/scores?model=static-en").json()
-    assert len(scale["unrelated"]) == len(scale["paraphrases"]) * (len(scale["paraphrases"]) - 1)
-    assert scale["unrelated"][len(scale["unrelated"]) * 9 // 10] < scale["paraphrases"][0]
+    page.get_by_text("higher than 99.9% of unrelated pairs").wait_for()
     page.get_by_label("Text B").fill("")
     page.get_by_text("Write two texts").wait_for()
     assert page.locator(".score").count() == 0

@@ -26,6 +26,7 @@ from pellucid.core.arrays import (
     validate_texts,
     vstack,
 )
+from pellucid.core.background import background
 from pellucid.core.dimensions import EditableModel
 from pellucid.core.query import EncodedPair, Query
 from pellucid.errors import InputError, ModelFolderError, check_integer
@@ -94,6 +95,24 @@ class Embedder(EditableModel):
         queries = self.analyze_texts(*validate_texts(text1, text2, role1, role2))
         explanation = self.explain_queries(*queries)
         return explanation if explanation.pair is None else explanation.check()
+
+    def background(self, text1: str, text2: str, *, role1: Role = None, role2: Role = None) -> npt.NDArray[np.float64]:
+        """Return the scores of 3,540 pairs of unrelated texts of such lengths: what a score of the two means.
+
+        Args:
+            text1: a text; its number of words decides with which of the bundled sentences it is compared: those of up
+                to 4, 15 or 40 words, or several joined. 60 of a length are encoded when they are first needed.
+            text2: another.
+            role1: as for `explain`.
+            role2: the same of text 2.
+
+        Returns:
+            Ascending, float64 [pairs]; empty where a text is not English, as the sentences are.
+
+        Raises:
+            InputError: a text is not a string, or a role is unknown.
+        """
+        return background(self, *validate_texts(text1, text2, role1, role2))
 
     def counterfactual(
         self, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None

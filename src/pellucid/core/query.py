@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role, l2_normalize
+from pellucid.core.background import background
 from pellucid.explain.rows import DIMENSION, EMBEDDING, REMAINDER, JoinedRows, Measurement, Row
 from pellucid.process import cached_property
 from pellucid.text.words import Coverage, Span
@@ -238,3 +239,8 @@ class EncodedPair:
                 sides[side] = rows[numbers_of_side]
         similarities: list[float] = self._model.similarity_pairwise(*sides).tolist()
         return similarities
+
+    def percentile(self, score: float, texts: tuple[str, str]) -> float | None:
+        """Return how many of 100 pairs of the model's background score less; None of texts that are not English."""
+        scores = background(self._model, texts, self._roles)
+        return 100 * float(np.searchsorted(scores, score)) / (len(scores) + 1) if len(scores) else None

@@ -32,6 +32,9 @@ class ExplainedPair(Protocol):
     def scores(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
         """Return the scores of pairs of texts."""
 
+    def percentile(self, score: float, texts: tuple[str, str]) -> float | None:
+        """Return how many of 100 unrelated pairs of texts of such lengths score less; None where that is not known."""
+
 
 class Change(NamedTuple):
     """A place in which two texts differ.
@@ -54,11 +57,13 @@ class Checks(NamedTuple):
         without: of lines, the largest first, the score without their words.
         without_two: the same without the words of the two largest lines; None where there is only one.
         change: the place where the score is highest if both texts say the same; None where they are not compared.
+        percentile: how many of 100 unrelated pairs of texts of such lengths score less; None where that is not known.
     """
 
     without: Mapping[Places, float]
     without_two: float | None
     change: Change | None
+    percentile: float | None = None
 
 
 def check(

@@ -375,7 +375,16 @@ class Explanation(Shown):
             places = {line: ((), in_text2) for line, (_, in_text2) in places.items() if in_text2}
         common = sum(group.contribution for group in groups if group.kind == COMMON)
         texts = self.text1, self.text2
-        return check(self.pair, texts, places, [] if self._is_of_index else find_changes(texts), common)
+        checks = check(self.pair, texts, places, [] if self._is_of_index else find_changes(texts), common)
+        return checks._replace(percentile=self.pair.percentile(self.score, texts))
+
+    @property
+    def percentile(self) -> float | None:
+        """How many of 100 unrelated pairs of texts of such lengths score less.
+
+        None for texts that are not English, for hits, and for what is not checked.
+        """
+        return self._checks and self._checks.percentile
 
     @cached_property
     def _grouped(self) -> GroupedRows:
@@ -449,6 +458,7 @@ class Explanation(Shown):
             "summary": self.summary(),
             **plain_value(self),
             "remainder": self.remainder,
+            "percentile": self.percentile,
             "groups": plain_value(self.lines),
         }
 

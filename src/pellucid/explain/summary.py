@@ -13,7 +13,8 @@ from pellucid.text.function_words import differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 
 _MIN_SHARE = 0.1  # of the score, or of what it lacks to 1, from which words are named
-_MAX_COMPARED = 0.995  # a score up to which is said what keeps it from 1
+_MAX_COMPARED = 0.995  # a score up to which is said what keeps it from 1, and how it is among others
+_WEAK_PERCENTILE = 95  # of unrelated pairs, below which a score is weak
 _MIN_SIZE = 0.02  # of a score, from which a group is a reason for it: less says no more than chance
 _MAX_REASONS = 3  # groups named as reasons
 _MAX_PARTNERS = 3  # words of another text named with each
@@ -91,11 +92,20 @@ class Summary(NamedTuple):
 
     def _opening(self) -> str:
         if len(self.texts) < 3:
-            return f"{self.subject} {_rounded(self.score)}"
+            return f"{self.subject} {_rounded(self.score)}{self._standing()}"
         if abs(self.score) <= SCORE_EPS:
             return f"{self.labels[1]} and {self.labels[2]} are equally close to {self.labels[0]}"
         nearer, farther = self.labels[1:] if self.score > 0 else self.labels[:0:-1]
         return f"{nearer} is closer to {self.labels[0]} than {farther} is, by {_size(self.score)}"
+
+    def _standing(self) -> str:
+        """Say where the score is among those of unrelated pairs; nothing of equal texts."""
+        percentile = self.checks and self.checks.percentile
+        if percentile is None or self.score >= _MAX_COMPARED:
+            return ""
+        if percentile < _WEAK_PERCENTILE:
+            return f" (weak: {100 - percentile:.0f}% of unrelated pairs score as high)"
+        return f" (higher than {99.9 if percentile >= 99.9 else int(percentile)}% of unrelated pairs)"
 
     def _reasons(self, lines: Sequence[Group]) -> str:
         """Return the sentence of the groups that raise the score most, and of the one that lowers it most."""

@@ -191,8 +191,13 @@ class Hit:
         return self._block.vectors(self._position, list(self._block.plan.snapshot.models))
 
     def summary(self) -> str:
-        """Return where the score comes from: words of the query, then what the document says around the match."""
+        """Return where the score comes from: words of the query, then what the document says around the match.
+
+        Of a hit whose `probability` is below 0.5 it says so.
+        """
         why, said = self._explanation.summary(), " ".join(self.snippet.split())
+        if (probability := self.probability) is not None and probability < WEAK_PROBABILITY:
+            why += f" Weak: it answers the query with a probability of {probability:.2f}."
         return f'{why} In the document: "{said}"' if said else why
 
     @cached_property
@@ -548,6 +553,9 @@ class ScoredHit(NamedTuple):
         if stage is not None:
             scores = (1 - stage.share) * scores + stage.share * stage.score(self.block.plan.query, texts)
         return list(map(float, scores))
+
+    def percentile(self, score: float, texts: tuple[str, str]) -> None:
+        """Return None: the background of an index is the probability of its hits."""
 
 
 class SecondStage:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
@@ -111,7 +109,6 @@ class WhyRequest(RequestBody):
 def model_routes(service: Service) -> APIRouter:
     """Return the routes that ask models."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
-    scales: dict[str, dict[str, Any]] = {}
 
     @router.get("/info", response_model=dict[str, Any])
     async def info() -> Response:
@@ -131,14 +128,6 @@ def model_routes(service: Service) -> APIRouter:
         second_texts = [text for text in (body.text2, body.text3) if text is not None]
         explanations = [model.explain(body.text1, text, role1=body.role1, role2=body.role2) for text in second_texts]
         return explained(subtract(*explanations), notes=body.notes)
-
-    @router.get("/scores", response_model=dict[str, Any])
-    async def scores(model: str | None = None) -> Response:
-        """Say which scores the model gives to paraphrases and to unrelated sentences: what a score of it means."""
-        name = service.model_name(model)
-        if name not in scales:
-            scales[name] = {"model": name, **await service.run_in_pool(_score_scale, service.models[name])}
-        return answer(scales[name])
 
     @router.post("/describe")
     def describe(body: DescribeRequest) -> dict[str, Any]:
@@ -172,15 +161,6 @@ def _dimensions(model: Embedder, search: str) -> list[dict[str, Any]]:
         for number, dimension in enumerate(model.dimensions)
         if search in " ".join((dimension.name, *dimension.about)).casefold()
     ]
-
-
-def _score_scale(model: Embedder) -> dict[str, list[float]]:
-    """Return the scores of the pairs that come with us, and of the first sentence of each with the second of others."""
-    lines = (Path(__file__).parent / "paraphrases.tsv").read_text(encoding="utf-8").splitlines()
-    first, second = zip(*(line.split("\t") for line in lines))
-    scores = np.asarray(model.similarity(model.encode(list(first)), model.encode(list(second))), np.float64).round(4)
-    is_pair = np.eye(len(scores), dtype=bool)
-    return {"paraphrases": sorted(scores[is_pair].tolist()), "unrelated": sorted(scores[~is_pair].tolist())}
 
 
 def index_routes(service: Service) -> APIRouter:

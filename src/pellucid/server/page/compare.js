@@ -10,17 +10,10 @@ export function compare(main, page) {
   const texts = { a: page.state.a ?? EXAMPLE.a, b: page.state.b ?? EXAMPLE.b, c: page.state.c ?? EXAMPLE.c };
   const result = el("div", { "aria-live": "polite" });
   const explain = soon(
-    async () => {
-      if (!texts.a.trim() || !texts.b.trim()) return null;
-      const [found, scale] = await Promise.all([
-        ask("explain", { text1: texts.a, text2: texts.b, ...(texts.c.trim() && { text3: texts.c }), model: page.model, notes: true }),
-        ask(`scores?${new URLSearchParams({ model: page.model })}`),
-      ]);
-      return { found, scale };
-    },
+    async () => texts.a.trim() && texts.b.trim() ? ask("explain", { text1: texts.a, text2: texts.b, ...(texts.c.trim() && { text3: texts.c }), model: page.model, notes: true }) : null,
     (answer) => {
-      page.result(answer && answer.found);
-      result.replaceChildren(...(answer ? drawn(answer.found, answer.scale) : [el("p", { class: "empty" }, "Write two texts, A and B, to compare them.")]));
+      page.result(answer);
+      result.replaceChildren(...(answer ? drawn(answer) : [el("p", { class: "empty" }, "Write two texts, A and B, to compare them.")]));
     },
     (error) => result.replaceChildren(el("p", { class: "error" }, error.message)),
   );
@@ -38,46 +31,14 @@ export function compare(main, page) {
   explain(0);
 }
 
-/**
- * What a model gives to pairs of sentences, from the lowest up.
- * @typedef {{paraphrases: number[], unrelated: number[]}} Scale
- */
-
-/** Return where a score lies among those of paraphrases and of unrelated sentences. */
-function placed(/** @type {number} */ score, /** @type {Scale} */ usual) {
-  const kinds = /** @type {const} */ (["paraphrases", "unrelated"]);
-  const [low, high] = [Math.min(0, score, usual.unrelated[0]), Math.max(1, score)];
-  const at = (/** @type {number} */ value) => `${(100 * (value - low)) / (high - low)}%`;
-  const inner = (/** @type {number[]} */ values, /** @type {number} */ share) => values[Math.round(share * (values.length - 1))];
-  const against = (/** @type {number[]} */ values, /** @type {string} */ name) => {
-    const below = values.filter((value) => value < score).length;
-    if (below === 0) return `below all ${name}`;
-    return below === values.length ? `above all ${name}` : `above ${below} of ${values.length} ${name}`;
-  };
-  const lines = kinds.map((kind) => {
-    const [from, to] = [inner(usual[kind], 0.05), inner(usual[kind], 0.95)];
-    const band = el("span", { class: `band ${kind}`, title: `nine in ten: ${from.toFixed(2)} to ${to.toFixed(2)}` });
-    band.style.left = at(from);
-    band.style.width = `calc(${at(to)} - ${at(from)})`;
-    const needle = el("span", { class: "needle" });
-    needle.style.left = at(score);
-    return [el("span", { class: "note" }, kind === "unrelated" ? "unrelated sentences" : "paraphrases"), el("div", { class: "strip", "aria-hidden": "true" }, band, needle)];
-  });
-  const said = `${against(usual.unrelated, "unrelated pairs")}, ${against(usual.paraphrases, "paraphrases")}.`;
-  return [el("p", {}, said[0].toUpperCase() + said.slice(1)),
-    el("div", { class: "scale" }, ...lines.flat()),
-    el("p", { class: "note" }, "The bars: nine in ten scores that this model gives to such pairs, in English; the line: this score.")];
-}
-
-/** Return the view of an explanation; `usual` says what a score of the model means. */
-function drawn(/** @type {any} */ found, /** @type {Scale} */ usual) {
+/** Return the view of an explanation. */
+function drawn(/** @type {any} */ found) {
   const label = found.text3 ? "how much closer B is to A than C" : "similarity of A and B";
   const isEmpty = found.score === 0 && !found.rows.length;
   return [
     el("p", { class: "note" }, label),
     ...(isEmpty ? [el("p", { class: "empty" }, "No score: the model finds nothing that the texts have in common.")] : [el("div", { class: "score" }, found.score.toFixed(4))]),
     ...(isEmpty ? [] : [el("p", { class: "lead" }, ...sentence(lettered(found.summary)))]),
-    ...(isEmpty || found.text3 ? [] : placed(found.score, usual)),
     ...(isEmpty ? [...notesOf(found, true), ...notesOf(found, false), ...withMarks(found, LETTERS).boxes] : explanation(found)),
   ];
 }
