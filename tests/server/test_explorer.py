@@ -180,6 +180,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Iterator[s
     texts[3] += " Its observatory is open."
     with pellucid.Index.create(folder) as index:
         index.add(texts, ids=[f"r{n}" for n in range(30)], titles=titles, metadata=metadata)
+        index.calibrate(titles)
     with running({"static-en": static}, index=str(folder)) as address:
         yield address
 
@@ -194,6 +195,8 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     assert any("tea" in phrase or "rain" in phrase for phrase in marked)
     assert page.evaluate("document.activeElement.type") == "search"
     assert first.locator(".score-of-hit").inner_text() == f"{scores(page)[0]:.2f}"
+    first.get_by_role("button", name="check").click()
+    first.locator(".reasons", has_text="without").wait_for()
     body = first.locator(":scope > .marked")
     short = body.bounding_box()["height"]
     first.get_by_role("button", name="whole passage").click()
@@ -238,6 +241,8 @@ def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str)
     page.get_by_role("button", name="Clear the filters").click()
     page.locator(".hit").nth(9).wait_for()
     assert "m=" not in page.url
+    page.get_by_role("slider", name="probability").fill("0.95")
+    page.get_by_role("heading", name="that meet the filters").wait_for()
 
 
 def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path, static: Any) -> None:

@@ -123,7 +123,8 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         expected = index.search("rates of a loan").to_dict()
         first, second = (index.score("rates of a loan", id).explain() for id in "ab")
         why = first - second
-        exact = index.score("rates of a loan", "a").measured()
+        hit = index.score("rates of a loan", "a")
+        exact = {"measure": hit.measured().to_json(), "check": hit.check().explain().to_json()}
     with running({"static-en": static}, index=str(tmp_path / "index")) as url:
         status, page = ask(url, "/search", {"query": "rates of a loan"})
         assert status == 200 and page == json.loads(json.dumps(expected))
@@ -132,8 +133,9 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         assert (named["unknown"], named["ignored"], named["hits"]) == (["zzqxw", "loan"], ["the"], [])
         assert ask(url, "/search", {"query": "park", "offset": 10**30})[1]["hits"] == []
         assert ask(url, "/why", {"query": "rates of a loan", "id": "a", "below": "b"})[1] == json.loads(why.to_json())
-        measured = ask(url, "/why", {"query": "rates of a loan", "id": "a", "measure": True})[1]
-        assert measured == json.loads(exact.to_json())  # nothing is estimated here
+        for option, why_json in exact.items():  # nothing is estimated here
+            assert ask(url, "/why", {"query": "rates of a loan", "id": "a", option: True})[1] == json.loads(why_json)
+        assert ask(url, "/why", {"query": "a loan", "id": "a", "below": "b", "check": True})[0] == 422
         for unknown in ({"id": "none"}, {"id": "a", "below": "none"}):
             status, error = ask(url, "/why", {"query": "x", **unknown})
             assert status == 404 and "no document 'none'" in error["error"]

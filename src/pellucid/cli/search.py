@@ -310,6 +310,7 @@ def search(
     rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Score hits without the words of each reason.")] = False,
     output: TableOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
@@ -321,7 +322,8 @@ def search(
 
     An encoder's reasons are estimated from the stored vectors. --measure encodes the query
     and each hit again without some of their words (up to 139 texts each) and shows the
-    standard error.
+    standard error. --check scores each hit again without the words of each reason, and says
+    what they are worth.
 
     Filters are FIELD>=VALUE, with >=, <=, >, <, = or !=; all must hold. A value has the
     type of its field; quote it to make it a string. Write dates as 2024-05-31. FIELD=
@@ -350,7 +352,7 @@ def search(
     _check_sorted(sort, descending)
     of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None,
                "--min-probability": min_probability is not None, "--rows": rows, "--why": why,
-               "--measure": measure, "--html": html}  # fmt: skip
+               "--measure": measure, "--check": check, "--html": html}  # fmt: skip
     if is_list:
         if unused := [name for name, value in of_hits.items() if value]:
             raise typer.BadParameter(
@@ -372,15 +374,15 @@ def search(
         "min_probability": min_probability,
     }
     with _open(folder) as opened:
+        hits_by_query = ((text, opened.search(text, top_k, **options)) for text in _queries(query))
+        if measure:
+            hits_by_query = ((text, hits.measured()) for text, hits in hits_by_query)
+        if check:
+            hits_by_query = ((text, hits.check()) for text, hits in hits_by_query)
         if output is not None:
-            hits_by_query = ((text, opened.search(text, top_k, **options)) for text in _queries(query))
-            if measure:
-                hits_by_query = ((text, hits.measured()) for text, hits in hits_by_query)
             write_hits(output, opened, hits_by_query, offset)
         else:
-            for text in _queries(query):
-                hits = opened.search(text, top_k, **options)
-                hits = hits.measured() if measure else hits
+            for _, hits in hits_by_query:
                 if where and not hits and not opened.count(options["where"]):
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
                 if why is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +31,7 @@ class ScoreTerm(BaseModel):
 
     name: str = Field(description="A word, a pair of words, or a dimension.")
     contribution: float = Field(description="What it adds to the score.")
+    without: float | None = Field(None, description="The score without its words; null where not checked.")
 
 
 class Why(BaseModel):
@@ -59,6 +60,7 @@ class FoundDocument(BaseModel):
     parts: dict[str, float] = Field(description="What each part of the index adds to the score.")
     summary: str = Field(description="Where the score comes from, in one or two sentences.")
     groups: list[ScoreTerm] = Field(description="The score by phrases of the query and those that they match.")
+    marks: dict[str, list[dict[str, int | float]]] = Field(description="Stretches of title and text that match.")
 
 
 class FoundDocuments(BaseModel):
@@ -114,7 +116,8 @@ class _Tools:
         """Tell how similar two texts are, and why: in a sentence, and by phrases that match."""
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
-        return Why(score=why.score, summary=why.summary(), groups=_terms(why.groups()))
+        groups = [ScoreTerm.model_validate(group._asdict()) for group in why.lines]
+        return Why(score=why.score, summary=why.summary(), groups=groups)
 
     def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> TextDescription:
         """Describe in a line what a text is mostly about for a model, and how much of it the model knows."""
@@ -129,11 +132,13 @@ class _Tools:
         where: dict[str, Any] | None = None,
         min_score: Annotated[float | None, Field(allow_inf_nan=False)] = None,
         min_probability: Annotated[float | None, Field(allow_inf_nan=False)] = None,
+        check: bool = False,
     ) -> FoundDocuments:
         """Find documents, with the reasons for each score.
 
         `min_score` leaves out documents with a lower score, `min_probability` those that answer with a lower
-        probability, where the index is calibrated. An acronym that is also a word, such as WHO or IT, is
+        probability, where the index is calibrated. `check` scores each document again without the words of each
+        reason, so that the summary says what they are worth. An acronym that is also a word, such as WHO or IT, is
         searched where it is written in capitals.
 
         `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
@@ -142,20 +147,10 @@ class _Tools:
         assert self._index is not None  # without one there is no such tool
         check_explained(query)
         hits = self._index.search(query, top_k, where=where, min_score=min_score, min_probability=min_probability)
+        hits = hits.check() if check else hits
+        documents = [{**hit.to_dict(), "summary": hit.summary()} for hit in hits]
         return FoundDocuments(
-            documents=[
-                FoundDocument(
-                    id=hit.id,
-                    score=hit.score,
-                    title=hit.title,
-                    text=hit.text,
-                    metadata=hit.metadata,
-                    parts=hit.parts,
-                    summary=hit.summary(),
-                    groups=_terms(hit.explain().groups()),
-                )
-                for hit in hits
-            ],
+            documents=list(map(FoundDocument.model_validate, documents)),
             unknown=list(hits.unknown),
             suggestions={word: instead for word, instead, _ in hits.suggestions},
             ignored=list(hits.ignored),
@@ -167,7 +162,3 @@ class _Tools:
         if name not in self._models:
             raise InputError(f"no model {shown(name, 80)} is served here; there are: {', '.join(self._models)}")
         return self._models[name]
-
-
-def _terms(terms: Iterable[Any]) -> list[ScoreTerm]:
-    return [ScoreTerm(name=term.name, contribution=term.contribution) for term in terms]

@@ -34,7 +34,9 @@ _MAX_WORD_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 byt
 def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
     """Return `Explanation.to_dict` with at most 10,000 rows, fewer if they are large, and the views' `notes`."""
     n_rows, n_bytes = len(explanation.rows), 0
-    readable = {"summary": explanation.summary(), "groups": plain_value(explanation.groups())}
+    readable = {
+        "summary": explanation.summary(), "percentile": explanation.percentile, "groups": plain_value(explanation.lines)
+    }  # fmt: skip
     rows, fragments = list[Row](), list[orjson.Fragment]()
     for index in range(min(n_rows, MAX_ROWS)):  # one by one: rows are made when they are read
         check_cancelled()
@@ -51,7 +53,7 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
         rows.append(Row(name, (), value, share_of(value, explanation.score), key=(REST_KIND,), kind=REST_KIND))
         fragments.append(orjson.Fragment(_json(rows[-1]._asdict())))
         explanation = replace(explanation, rows=tuple(rows))
-    plain = replace(explanation, rows=()).to_dict() | readable
+    plain = replace(explanation, rows=(), is_checked=False).to_dict() | readable
     plain |= {"rows": fragments, "remainder": explanation.remainder}
     if notes:
         plain["notes"] = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]

@@ -102,6 +102,7 @@ class WhyRequest(RequestBody):
     index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
     measure: bool = Field(False, description="Measure rows of encoders: up to 139 texts are encoded for each text.")
+    check: bool = Field(False, description="Score the document without the words of each line; not with `below`.")
     weights: Weights | None = None
     word_weights: Weights | None = None
 
@@ -222,7 +223,8 @@ def index_routes(service: Service) -> APIRouter:
             hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
             check_pairs(body.query, [hit], _n_models(index))
             explanations.append(hit.measured() if body.measure else hit.explain())
-        return explained(subtract(*explanations))
+        explanation = subtract(*explanations)
+        return explained(explanation.check() if body.check else explanation)
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
@@ -237,13 +239,15 @@ def _n_models(index: Index) -> int:
 
 
 def _index_info(index: Index) -> dict[str, Any]:
-    """Return `Index.info`, examples of queries, the most frequent values of each field, and the stop words.
+    """Return `Index.info`, examples of queries, the most frequent values of fields, and what else the page asks.
 
     Fields of numbers and dates are absent: they have ranges.
     """
     from pellucid.index.listing import count_values
+    from pellucid.index.settings import stored_calibration
 
     commit, size = index.snapshot().commit, min(len(index), _OVERVIEW_DOCUMENTS)
+    calibration = stored_calibration(commit.state.settings)
     examples = list[str]()
     for document in commit.documents(max(1, size // _EXAMPLES)):
         words = (document.title or document.text).split(None, _EXAMPLE_WORDS)[:_EXAMPLE_WORDS]
@@ -269,4 +273,6 @@ def _index_info(index: Index) -> dict[str, Any]:
         "values": values,
         "all values": has_all,
         "stop words": sorted(index.snapshot().words.analyser.stop_words),
+        "calibrated": calibration is not None
+        and (calibration.weights, calibration.word_weights) == (index.weights, {}),
     }

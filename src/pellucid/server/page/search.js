@@ -35,6 +35,7 @@ export async function search(main, page) {
   /** @type {any} */
   let found = null;
   const where = byName(page.state.m ? JSON.parse(page.state.m) : {});
+  let leastProbability = Number(page.state.p ?? 0);
   const stopWords = new Set(info["stop words"]);
 
   const hits = el("div", { "aria-live": "polite" });
@@ -49,7 +50,7 @@ export async function search(main, page) {
     (answer) => { found = answer; shown = PAGE; page.result(answer); hits.removeAttribute("aria-busy"); drawHandles(); drawHits(); },
     (error) => { hits.removeAttribute("aria-busy"); hits.replaceChildren(el("p", { class: "error" }, error.message)); },
   );
-  const asked = (/** @type {number} */ offset) => ({ query, offset, top_k: FOUND, weights, word_weights: {}, rows: 400, ...of_index, ...(Object.keys(where).length && { where }) });
+  const asked = (/** @type {number} */ offset) => ({ query, offset, top_k: FOUND, weights, word_weights: {}, rows: 400, ...of_index, ...(Object.keys(where).length && { where }), ...(leastProbability && same(weights, info.weights) && { min_probability: leastProbability }) });
   /** Show more hits, of those that were fetched or of the next. */
   async function more() {
     shown += PAGE;
@@ -59,7 +60,7 @@ export async function search(main, page) {
     }
     drawHits();
   }
-  const keep = () => page.set({ q: query, m: Object.keys(where).length ? JSON.stringify(where) : "", w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
+  const keep = () => page.set({ q: query, p: leastProbability ? String(leastProbability) : "", m: Object.keys(where).length ? JSON.stringify(where) : "", w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
   const ask_for = (/** @type {string} */ text) => { query = box.value = text; factors = byName(info["word weights"]); keep(); };
 
   /** Return the weights as they are now; words are those that stand in a question, the rest are dimensions. */
@@ -102,8 +103,8 @@ export async function search(main, page) {
   }
 
   function heading(/** @type {number} */ shown) {
-    const filters = Object.keys(where).length;
-    const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
+    const filters = Object.keys(where).length + Number(leastProbability > 0);
+    const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; leastProbability = 0; keep(); drawFilters(); run(0); } }, "Clear the filters");
     const title = shown ? `Best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
     return [el("h2", {}, title),
       ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
@@ -130,6 +131,7 @@ export async function search(main, page) {
   function opened(/** @type {any[]} */ shown, /** @type {number} */ place) {
     const { hit } = shown[place];
     const asked = { query, id: hit.id, weights, word_weights: settings().words, ...of_index };
+    const check = async () => (await ask("why", { ...asked, check: true })).summary;
     const own = Object.keys(settings().others).length ? " Sliders of dimensions are not in these numbers." : "";
     const table = (/** @type {string} */ caption) => async (/** @type {object} */ more) => {
       const found = await ask("why", { ...asked, ...more });
@@ -137,7 +139,7 @@ export async function search(main, page) {
       return [el("p", { class: "lead" }, ...sentence(found.summary)), ...explanation(found, caption + own, labels)];
     };
     const above = shown[place + 1]?.hit;
-    return [
+    const openings = [
       ["Every reason", () => table("What the score is made of.")({})],
       ["Measure", () => table("Measured: the encoders of the index read question and document again without some of their words.")({ measure: true })],
       ...(above ? [[`Why ${place + 1} above ${place + 2}`, () => table(`What puts it above “${above.title || above.id}”.`)({ below: above.id })]] : []),
@@ -148,12 +150,15 @@ export async function search(main, page) {
             el("li", {}, one.title || one.text.slice(0, 160), " ", el("span", { class: "note" }, one.score.toFixed(2)))))];
       }],
     ];
+    return { openings, check };
   }
 
   const filters = el("div", { class: "filters" });
   function drawFilters() {
-    filters.replaceChildren(...Object.entries(info.fields).map(([name, kind]) => filterOf(name, String(kind), info, where, () => { keep(); run(); })));
-    filtering.hidden = !Object.keys(info.fields).length;
+    const least = slider("probability, from", leastProbability, 0.95, (value) => { leastProbability = value; keep(); run(80); });
+    filters.replaceChildren(...(info.calibrated ? [el("div", { class: "sliders" }, least)] : []),
+      ...Object.entries(info.fields).map(([name, kind]) => filterOf(name, String(kind), info, where, () => { keep(); run(); })));
+    filtering.hidden = !info.calibrated && !Object.keys(info.fields).length;
     layout.classList.toggle("has-side", !filtering.hidden);
   }
 
@@ -170,7 +175,7 @@ export async function search(main, page) {
     })));
   }
   drawParts();
-  const filtering = el("details", { class: "side", open: Boolean(page.state.m) || matchMedia("(min-width: 60rem)").matches }, el("summary", {}, "Filters"), filters);
+  const filtering = el("details", { class: "side", open: Boolean(page.state.m || page.state.p) || matchMedia("(min-width: 60rem)").matches }, el("summary", {}, "Filters"), filters);
   const layout = el("div", { class: "layout" });
   const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Adjust weights"),
     el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
@@ -252,9 +257,9 @@ function filterOf(name, kind, info, where, changed) {
  * @param {number} place
  * @param {{scale: number, best: number, colourOf: ((group: import("./dom.js").HitGroup) => number) | null}} among the
  *   strongest word and the best score of all hits; colours of phrases, null where a slider has changed what reasons add
- * @param {any[]} openings what can be opened
+ * @param {{openings: any[], check: () => Promise<string>}} asking what can be opened, and what checks the reason
  */
-function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, openings) {
+function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, { openings, check }) {
   const moved = rank - place;
   const lines = colourOf ? hit.groups.filter((/** @type {any} */ group) => group.kind === "phrase").slice(0, LINES) : [];
   const painted = (/** @type {"title" | "text"} */ field) => colourOf && lines.length ? phrasesOf(lines, `${field}_spans`, colourOf) : hit.marks[field].map((/** @type {any} */ mark) => ({ ...mark, value: mark.contribution }));
@@ -265,14 +270,25 @@ function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, openin
   /** @type {HTMLElement} */ (meter.firstChild).style.width = `${Math.max(0, 100 * score / best)}%`;
   const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`);
   const from = hit.start ? [`passage from character ${hit.start.toLocaleString("en")}`] : [];
-  const reason = hit.summary.replace(/^Score [\d.-]+: (.)/, (/** @type {string} */ _, /** @type {string} */ first) => first.toUpperCase()); // which stands above
-  const details = [...(hit.title ? [hit.id] : []), ...facts, ...from].flatMap((text, number) => [...(number ? [" · "] : []), el("bdi", {}, text)]);
+  const chance = hit.probability === undefined ? [] : [`answers with a probability of ${hit.probability.toFixed(2)}`];
+  const details = [...(hit.title ? [hit.id] : []), ...facts, ...from, ...chance].flatMap((text, number) => [...(number ? [" · "] : []), el("bdi", {}, text)]);
   return el("article", { class: "hit" },
     el("h3", {}, el("span", { class: "rank" }, String(place + 1)), title,
       el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`), scored),
-    ...(colourOf ? [el("p", { class: "reasons" }, ...sentence(reason))] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
+    ...(colourOf ? [reasonOf(hit.summary, check)] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
     ...passage(hit.text, painted("text"), scale, placeOf(hit.snippet, hit.text)),
     el("p", { class: "parts" }, ...details), openable(openings));
+}
+
+/** Return the reason of a hit, which a button checks: what the document scores without the words of each part of it. */
+function reasonOf(/** @type {string} */ summary, /** @type {() => Promise<string>} */ check) {
+  const said = (/** @type {string} */ text) => sentence(text.replace(/^Score [\d.-]+: (.)/, (_, first) => first.toUpperCase())); // which stands above
+  const button = /** @type {HTMLButtonElement} */ (el("button", { type: "button", class: "link", title: "What does the document score without these words?", click: async () => {
+    button.disabled = true;
+    try { reason.replaceChildren(...said(await check())); } catch (error) { button.replaceWith(el("span", { class: "error", role: "alert" }, /** @type {Error} */ (error).message)); }
+  } }, "check"));
+  const reason = el("p", { class: "reasons" }, ...said(summary), " ", button);
+  return reason;
 }
 
 /** Return where the words of a snippet stand in a text, in code points; 0 where they are of the title. */
