@@ -67,14 +67,11 @@ class WhyAbove:
         Raises:
             InputError: the rank is not in the list.
         """
-        items = self._items()
+        items = dict(enumerate(getattr(self, self.table), self.offset + 1))
         if rank not in list(items):
             first = f", whose first rank is {self.offset + 1}" if self.offset else ""
             raise InputError(f"rank {shown(rank)} is not in this list of {len(items)}{first}")
         return self._explained(items[rank])
-
-    def _items(self) -> dict[int, Any]:
-        return dict(enumerate(getattr(self, self.table), self.offset + 1))
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,6 +14,7 @@ import numpy as np
 from pellucid.index.arrays import Integers, TermCounts, hash_strings
 from pellucid.index.terms import Analyser
 from pellucid.native.terms import TokenLists, TokenTable, count_terms
+from pellucid.text.lines import batches_by_size
 from pellucid.text.unicode import normalize
 
 MAX_CACHED_TOKENS, MAX_CACHED_BYTES = 1 << 20, 64 << 20
@@ -44,14 +45,8 @@ class TermCounter:
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Return how often each term stands in each of some passages."""
         forms = [text if text.isascii() else normalize(text).text for text in texts]
-        blocks, block, n_chars = list[list[str]](), list[str](), 0
-        for form in forms:
-            if block and n_chars + len(form) > _BLOCK_CHARS:
-                blocks.append(block)
-                block, n_chars = [], 0
-            block.append(form)
-            n_chars += len(form)
-        return TermCounts.joined([self._count_block(forms) for forms in (*blocks, block)])
+        blocks = list(batches_by_size(forms, len(forms), len, _BLOCK_CHARS)) or [[]]
+        return TermCounts.joined(list(map(self._count_block, blocks)))
 
     def _count_block(self, forms: list[str]) -> TermCounts:
         if self._tokens is None or len(self._tokens) > MAX_CACHED_TOKENS or self._tokens.n_bytes > MAX_CACHED_BYTES:

@@ -58,7 +58,6 @@ _FAINT = 0.15  # of the strongest stretch of a text; a weaker one is no mark
 _WRITTEN_WORD = re.compile(rf"[{UNSPACED}]{{1,4}}|[^\s{UNSPACED}]{{1,40}}")  # without blanks, some characters are one
 WEAK_PROBABILITY = 0.5
 """Of the best hit; below it, notes say that all are weak."""
-_MAX_DIFFERENCE = 1e-3  # of what a part adds, between a given vector and what the model gives for the passage
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -492,7 +491,7 @@ class HitBlock:
         self._check_process()
         for name in self.plan.parts.keys() & set(precomputed_parts(self.plan.snapshot.commit.state.settings)):
             own_score = self._part_scores(name, [self._indexed(position)]).item()
-            if abs(own_score - self._passages[position].parts[name]) > _MAX_DIFFERENCE:
+            if abs(own_score - self._passages[position].parts[name]) > 1e-3:  # more than rounding
                 named = f"the vector of {self.documents[position].id!r:.80} in the part {shown(name)}"
                 raise InputError(
                     f"{named} was given, and is not what the model gives for the passage: nothing to check"
@@ -568,8 +567,9 @@ class SecondStage:
     def __init__(self, rerank: Any, top: int, weights: Weights, parts: Sequence[str]) -> None:
         """Take a CrossEncoder or `score(query, texts)`, and the weights of a search over the parts of the index."""
         if not (callable(rerank) or hasattr(rerank, "predict")):
-            hint = "give a CrossEncoder, or a function of a query and a list of texts"
-            raise InputError(f"rerank is {shown(rerank)}; {hint}")
+            raise InputError(
+                f"rerank is {shown(rerank)}; give a CrossEncoder, or a function of a query and a list of texts"
+            )
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
         self._rerank, self.name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))
@@ -589,16 +589,13 @@ class SecondStage:
         texts = [f"{hit.title}\n\n{hit.text}" if hit.title else hit.text for hit in hits]
         names = [f"document {hit.id!r:.80}" for hit in hits]
         scores = self.score(hits.query, texts, names).tolist() if texts else []
-        new = []
-        for hit, score in zip(hits, scores):
-            parts = self._mixed(hit.parts, self.share * score)
-            new.append(replace(hit, score=sum(parts.values()), parts=parts, before=hit, _stage=self))
-        new = [hit for hit in new if hit.score >= min_score]
-        new.sort(key=lambda hit: -hit.score)
-        exact = hits.exact and len(hits) < n_requested
-        weights = self._mixed(hits.weights, self.share)
-        selected = tuple(new[offset : offset + top_k])
-        return replace(hits, weights=weights, hits=selected, exact=exact, reranked=len(hits), offset=offset)
+        mixed = [(hit, self._mixed(hit.parts, self.share * score)) for hit, score in zip(hits, scores)]
+        new = (replace(hit, score=sum(p.values()), parts=p, before=hit, _stage=self) for hit, p in mixed)
+        best = sorted((hit for hit in new if hit.score >= min_score), key=lambda hit: -hit.score)
+        return replace(
+            hits, weights=self._mixed(hits.weights, self.share), hits=tuple(best[offset : offset + top_k]),
+            exact=hits.exact and len(hits) < n_requested, reranked=len(hits), offset=offset,
+        )  # fmt: skip
 
     def _mixed(self, parts: Mapping[str, float], value: float) -> dict[str, float]:
         """Return the parts of before, as far as they count, and the value of the second stage."""

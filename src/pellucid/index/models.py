@@ -135,15 +135,10 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
             copy = folder / copies / name
             model.encoder.save_pretrained(copy)
             files = {file.relative_to(copy).as_posix(): checksum(file) for file in copy.rglob("*") if file.is_file()}
-        entry = {
-            "name": name,
-            "source": model.source,
-            "copy": f"{copies}/{name}" if copied else None,
-            "files": files,
-            "dimension": model.dimension,
-            "fingerprint": model.fingerprint,
-        }
-        stored.append(entry)
+        stored.append({
+            "name": name, "source": model.source, "copy": f"{copies}/{name}" if copied else None, "files": files,
+            "dimension": model.dimension, "fingerprint": model.fingerprint,
+        })  # fmt: skip
     return stored
 
 

@@ -80,9 +80,8 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None) ->
     if index is not None:
         instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
     tools = _Tools(models, index)
-    calls: list[Callable[..., Any]] = [tools.explain, tools.describe]
-    calls += [tools.search] if index is not None else []
-    described = [_tool(call) for call in calls]
+    calls: list[Callable[..., Any]] = [tools.explain, tools.describe, *([] if index is None else [tools.search])]
+    described = list(map(_tool, calls))
     return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 

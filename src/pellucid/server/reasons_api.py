@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -188,10 +190,11 @@ def index_routes(service: Service) -> APIRouter:
         if body.after is not None and body.sort is not None:
             raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
         commit = index.snapshot().commit  # a change in between would make the total another one's
-        page: list[Document] = []
-        if body.limit:
-            options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
-            page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
+        listed: Iterable[Document] = () if not body.limit else list_documents(
+            commit, body.where, sort=body.sort, descending=body.descending, offset=body.offset, after=body.after,
+            limit=body.limit,
+        )  # fmt: skip
+        page = list(listed)
         return {
             "total": count_documents(commit, body.where),
             "documents": written(
@@ -248,30 +251,26 @@ def _index_info(index: Index) -> dict[str, Any]:
 
     commit, size = index.snapshot().commit, min(len(index), _OVERVIEW_DOCUMENTS)
     calibration = stored_calibration(commit.state.settings)
-    examples = list[str]()
-    for document in commit.documents(max(1, size // _EXAMPLES)):
-        words = (document.title or document.text).split(None, _EXAMPLE_WORDS)[:_EXAMPLE_WORDS]
-        examples.append(" ".join(words))
-        if len(examples) == _EXAMPLES:
-            break
-    values: dict[str, list[dict[str, Any]]] = {}
-    has_all: dict[str, bool] = {}
-    for name, (_, kinds) in commit.state.fields.items():
-        if not set(kinds) & set("sb"):
-            continue
-        counts = [item for item in count_values(commit, None, name) if item[0] is not None]
-        has_all[name] = len(counts) <= _MAX_CHOICES
-        most = _MAX_CHOICES if has_all[name] else _MAX_SUGGESTED
-        values[name] = [
-            {"value": value, "documents": n} for value, n in counts[:most] if len(str(value)) <= _MAX_VALUE_CHARS
-        ]
-    info = {name: value for name, value in index.info().items() if name not in ("folder", "models")}  # which are paths
+    documents = islice(commit.documents(max(1, size // _EXAMPLES)), _EXAMPLES)
+    examples = (" ".join((d.title or d.text).split(None, _EXAMPLE_WORDS)[:_EXAMPLE_WORDS]) for d in documents)
+    counts = {
+        name: [(value, n) for value, n in count_values(commit, None, name) if value is not None]
+        for name, (_, kinds) in commit.state.fields.items()
+        if set(kinds) & set("sb")
+    }
     return {
-        **info,
+        **{name: value for name, value in index.info().items() if name not in ("folder", "models")},  # which are paths
         "name": index.folder.name,
         "examples": list(dict.fromkeys(filter(None, examples))),
-        "values": values,
-        "all values": has_all,
+        "values": {
+            name: [
+                {"value": value, "documents": n}
+                for value, n in of_field[:_MAX_SUGGESTED]
+                if len(str(value)) <= _MAX_VALUE_CHARS
+            ]
+            for name, of_field in counts.items()
+        },
+        "all values": {name: len(of_field) <= _MAX_CHOICES for name, of_field in counts.items()},
         "stop words": sorted(index.snapshot().words.analyser.stop_words),
         "calibrated": calibration is not None
         and (calibration.weights, calibration.word_weights) == (index.weights, {}),
