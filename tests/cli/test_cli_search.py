@@ -46,8 +46,8 @@ def folder(tmp_path, rows, fruit):
 def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     shown = run("search", folder, "an apple tree").stdout
     assert "[Apples] and pears grow on [trees]" in shown and "1  Fruit" in shown and "apple → Apples" in shown
-    assert "bm25: apple ~ Apples" in run("search", folder, "an apple tree", "--rows").stdout
-    assert "; without " in run("search", folder, "an apple tree", "--check").stdout
+    for option, expected in (("--rows", "bm25: apple ~ Apples"), ("--check", "; without ")):
+        assert expected in run("search", folder, "an apple tree", option).stdout
     (tmp_path / "more.txt").write_text("A bicycle\n\nAnother bicycle and a car\n")
     said = run("index", "add", folder, tmp_path / "more.txt").stderr
     assert "added 2, 4 documents" in said and "no longer in the files stays" in said
