@@ -70,13 +70,6 @@ def test_groups_are_a_partition_of_the_score(why: Explanation, k: int | None) ->
 
 
 @given(mixed() | explanations())
-def test_what_a_summary_says_that_mostly_raises_or_lowers_a_score_does(why: Explanation) -> None:
-    for sign, size in re.findall(r"it \(([+-])[\d.]+, (mostly|such as)", why.summary()):
-        values = [abs(g.contribution) for g in why.groups() if g.contribution * (1 if sign == "+" else -1) > 0]
-        assert (max(values) >= sum(values) / 2) == (size == "mostly")
-
-
-@given(mixed() | explanations())
 def test_a_summary_says_nothing_that_is_not_in_the_groups(why: Explanation) -> None:
     summary = why.summary()
     assert summary.endswith(".") and "\n\n" not in summary and len(re.findall(r"\. [A-Z]", summary)) <= 5
@@ -140,8 +133,13 @@ def test_each_word_of_a_line_earns_its_place(text1: str, text2: str) -> None:
             "docker image",
         ),
         ("worth 100 euros", "worth 900 euros", ['"worth" (', "The numbers differ: 100 / 900"], "100 euros"),
-        ("love this song", "install the package with pip", ["no words are close", 'for "love"'], "is close to"),
+        ("love this song", "install the package with pip", ["hardly anything in common", 'for "love"'], "is close to"),
         ("he plays", "she was playing", ['"plays" is a form of "playing"'], "match"),
+        ("cheap flights to rome", "low-cost airfare", ['is close to "low-cost airfare"'], '"cost'),
+        ("a flask of 0.75 litre", "steel bottle, 750 ml", ["The numbers differ: 0.75 / 750"], '"75 '),
+        ("aspirin for the heart", "acetylsalicylic acid", ['"aspirin" to "acetylsalicylic"'], '2 for "aspirin"'),
+        ("wether in may", "the weather", ['Spelled almost alike: "wether" to "weather"'], "Nothing in text 2 for"),
+        ("on 3 May 2024", "on 3 June 2024", ['"June" where text 1 says "May"', "names differ: May / June"], "only"),
     ],
 )
 def test_a_sentence_says_what_the_words_earn(text1: str, text2: str, said: list[str], unsaid: str) -> None:
@@ -170,7 +168,7 @@ def test_several_words_may_match_one() -> None:
             f'"bank" is close to "lender" (+{second.contribution:.2f}).'
         )
     )
-    assert why.summary().endswith('Unknown words: "a".')
+    assert why.summary().endswith('Unknown words: "a" (in both texts).')
     gap = why - StaticEmbedder(Vocabulary(words), rows).explain("the bank, home loans", "the dog of the lender")
     assert gap.summary().startswith("Text 2 is closer to text 1 than text 3 is, by ")
 
@@ -239,19 +237,19 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
         'Similarity -0.20: "dog" is unlike "b" (-0.30); against it, "cat" is close to "b" (+0.10).'
     )
     assert of({"dog": 0.3, "cat": -0.299}) == (
-        'Similarity 0.00: what raises it (+0.30, mostly "dog" with "b") and what lowers it '
-        '(-0.30, mostly "cat" with "b") nearly cancel.'
+        'Similarity 0.00: "dog" is close to "b" (+0.30); against it, "cat" is unlike "b" (-0.30); the two nearly '
+        "cancel."
     )
     rows = [
         Row(f"dog \u00d7 {word}", ("dog", word), value, 0.0, ((0, 3),), (span,), kind=WORD_PAIR)
         for word, value, span in (("b", 0.3, (0, 1)), ("c", -0.297, (2, 3)))
     ]
     why = Explanation.from_terms("static", ("dog", "b c"), 0.003, rows)
-    assert '(+0.30, mostly "dog" with "b") and what lowers it (-0.30, mostly "dog" with "c")' in why.summary()
+    assert '"dog" is close to "b" (+0.30); against it, "dog" is unlike "c" (-0.30)' in why.summary()
     context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
-    opening = "Similarity 0.60, of which +0.60 is not explained by words (measure it: "
-    assert why.summary() == f'{opening}with_reasons("measured") or hit.measured()). Estimated, not checked.'
+    opening = "Similarity 0.60, mostly not explained by words (+0.60; "
+    assert why.summary() == f'{opening}model.with_reasons("measured") measures it). Estimated, not checked.'
 
 
 def paired(text1: str, text2: str, values: dict[tuple[str, str], float], **fields: str) -> Explanation:
@@ -282,10 +280,17 @@ def test_of_equal_words_both_say_so_once() -> None:
         (("er hat gezahlt an die Bank", "er hat nicht an die Bank gezahlt"), ['only text 2 says "nicht"']),
         (("not now", "never"), []),
         (("7 " * 300, "8"), []),
+        (("ten cats", "10 dogs and two cats"), []),
+        (("a fee of two euros", "a fee of three euros"), ["the numbers differ: two / three"]),
+        (("no. 7 won the race", "number 7 came first"), []),
+        (("he lives in Paris now", "he lives in London now"), ["the names differ: Paris / London"]),
+        (("a cave in Mexico was found", "a Mexican cave was found"), []),
+        (("Paris is far", "London is far"), []),  # the first word of a sentence may be no name
+        (("Der Hund ist nicht im Haus", "Der Hund ist nicht im Garten"), []),
     ],
 )
 def test_numbers_and_negations_that_differ_are_named(texts: tuple[str, str], said: list[str]) -> None:
-    assert list(differences(texts, ["text 1", "text 2"])) == said
+    assert [sentence for sentence, _ in differences(texts, ["text 1", "text 2"])] == said
 
 
 def test_a_line_of_a_difference_names_the_text_first_that_it_speaks_for() -> None:

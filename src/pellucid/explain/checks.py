@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple, Protocol
 
+from pellucid.explain.groups import read_words
 from pellucid.text.function_words import function_words
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import Span, Word, split_words
+from pellucid.text.words import Span, split_words
 
 MAX_CHECKED_LINES = 4
 MAX_CHECKED_TEXTS = 12
@@ -102,32 +103,32 @@ def find_changes(texts: tuple[str, str]) -> list[Change]:
     """
     if max(map(len, texts)) > MAX_COMPARED_CHARS:
         return []
-    words = [split_words(text) for text in texts]
-    written = [[lowercase(word.text) for word in of_text] for of_text in words]
+    words = [read_words(text, [(word.start, word.end) for word in split_words(text)])[0] for text in texts]
+    written = [[of_text.words[number] for number in of_text.numbers] for of_text in words]
     small, _, negation = function_words(written[0] + written[1])
     matcher, changes = SequenceMatcher(None, written[0], written[1], autojunk=False), list[Change]()
     for _, start1, end1, start2, end2 in matcher.get_opcodes() if matcher.ratio() >= MIN_SAME_WORDS else ():
-        block1, block2 = words[0][start1:end1], words[1][start2:end2]
-        said = [
-            _named(text, [word for word in block if lowercase(word.text) not in (small - negation).union(others)])
+        block1, block2 = words[0].spans[start1:end1], words[1].spans[start2:end2]
+        of_one_text = [
+            [(lowercase(text[slice(*span)]), span) for span in block if lowercase(text[slice(*span)]) not in others]
             for text, block, others in zip(texts, (block1, block2), written[::-1])
         ]
-        piece = texts[0][block1[0].start : block1[-1].end] if block1 else ""
-        start, end = (block2[0].start, block2[-1].end) if block2 else (_start(words[1], start2, texts[1]),) * 2
+        said = [[span for word, span in of_text if word not in small - negation] for of_text in of_one_text]
+        # "May" is a small word where no other stands beside it
+        named = [_named(text, spans or [s for _, s in alone]) for text, spans, alone in zip(texts, said, of_one_text)]
+        piece = texts[0][block1[0][0] : block1[-1][1]] if block1 else ""
+        start = next((span[0] for span in words[1].spans[start2:]), len(texts[1]))
+        end = block2[-1][1] if block2 else start
         exchanged = f"{texts[1][:start]} {piece} {texts[1][end:]}" if piece else without(texts[1], [(start, end)])
         if any(said):
-            changes.append(Change((said[0], said[1]), exchanged))
+            changes.append(Change((named[0], named[1]), exchanged))
     return changes
 
 
-def _start(words: Sequence[Word], number: int, text: str) -> int:
-    return words[number].start if number < len(words) else len(text)
-
-
-def _named(text: str, words: Sequence[Word]) -> str:
+def _named(text: str, spans: Sequence[Span]) -> str:
     """Return a few words from the first to the last, or the longest of many; "" for none."""
-    words = words if len(words) <= _MAX_NAMED_WORDS else [max(words, key=lambda word: len(word.text))]
-    return " ".join(text[words[0].start : words[-1].end].split()) if words else ""
+    spans = spans if len(spans) <= _MAX_NAMED_WORDS else [max(spans, key=lambda span: span[1] - span[0])]
+    return " ".join(text[spans[0][0] : spans[-1][1]].split()) if spans else ""
 
 
 def without(text: str, spans: Iterable[Span]) -> str:

@@ -354,15 +354,13 @@ class Explanation(Shown):
             return f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
         unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
         subject = "Score" if self._is_of_index else "Similarity"
-        unmatched: list[list[str]] = []
+        free: list[list[tuple[str, str]]] = []
         if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
             n_texts, far = (1, MIN_CLOSENESS) if self._is_of_index else (2, MAX_FAR)
-            unmatched = [self._grouped.unmatched_words(text, far) for text in range(n_texts)]
-        words = [*dict.fromkeys(unknown)]
-        shown = Summary(
-            self.texts, self._labels, self.score, self.lines, words, unmatched, self._has_shares, subject, self._checks
-        )
-        return shown.text()
+            free = [self._grouped.free_words(text, far) for text in range(n_texts)]
+        return Summary(
+            self.texts, self._labels, self.score, self.lines, unknown, free, self._has_shares, subject, self._checks
+        ).text()
 
     @cached_property
     def _checks(self) -> Checks | None:

@@ -8,6 +8,7 @@ lines add up to the score. Rows that are not of words are lines of their own.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -47,9 +48,6 @@ PHRASE, COMMON, OTHERS = "phrase", "common", "others"
 OTHER = "other "
 """Before the kind of a sum: "other words", "other dimensions"."""
 CONTEXT_NAME = "not explained by words (context)"
-COMMON_NAME = "what any two texts have in common"
-REMAINDER_NAME = "what the rows leave out"
-ELSEWHERE_NAME = "words of other texts"
 
 MIN_CLOSENESS, MAX_FAR = 0.3, 0.2
 """Cosines of the vectors of two words: from the first on they may match; below the second they are nothing to each
@@ -58,13 +56,11 @@ MIN_CLOSE_SHARE = 0.01
 """The same as `MIN_PAIR_SHARE` for words that are close: in long texts no pair adds much."""
 LINES_BEYOND = 2
 """Lines beside those of matches; where more are needed, there are fewer matches."""
-_CLOSING_MARKS = {
-    "(": ")", "[": "]", "{": "}", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u2018": "\u2019",
-    "\u201a": "\u2018\u2019", "\u00ab": "\u00bb", "\u2039": "\u203a", "\u300c": "\u300d", "\u300e": "\u300f",
-}  # fmt: skip
-"""Of brackets and quotation marks, those that close them."""
-_CLOSERS = frozenset("\"')]}\u201d\u00bb\u203a\u300d\u300f")  # not \u2019, which is an apostrophe, too
-_MARKS = _CLOSERS.union(_CLOSING_MARKS, *_CLOSING_MARKS.values())
+_MARK = re.compile(
+    r"[\"\u201c-\u201e\u00ab\u00bb\u2039\u203a()\[\]{}\u300c-\u300f]|(?<!\w)'(?![^']*[sS]'(?!\w))|(?<=[^\WsS])'(?!\w)"
+)
+"""A quotation mark or a bracket; not the apostrophe of a word or of "the boys' school"."""
+_TIE = re.compile(r"\w[-\u2010\u2011]\w|\d[.,:]\d")
 _MAX_NAME_CHARS = 60  # of a phrase in a name
 _ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
 
@@ -129,7 +125,7 @@ class GroupedRows:
         for row in words:
             for of_text, spans in zip(places, _spans(row)):
                 of_text.update(spans)
-        read = [_read(*of_text) for of_text in zip(texts, places, unknown)]
+        read = [read_words(*of_text) for of_text in zip(texts, places, unknown)]
         self._words = [words_of_text for words_of_text, _ in read]
         numbers = [of_text for _, of_text in read]
         self._alone = [np.zeros(len(of_text.words)) for of_text in self._words]
@@ -217,30 +213,38 @@ class GroupedRows:
         ]
         return [_Line(tuple(line), float(value)) for line, value in zip(lines, values)]
 
-    def unmatched_words(self, text: int, far: float) -> list[str]:
-        """Return the words of text 1 or 2 (from 0) in no line, to which nothing in the other text is close.
+    def free_words(self, text: int, far: float) -> list[tuple[str, str]]:
+        """Return the words of text 1 or 2 (from 0) that are in no line, each with what is nearest in the other text.
 
-        A word with another ending is in it, too: "document" for "documents". Of words without vectors those add little.
-        `far` is the cosine below which words are not close.
+        That is "" where nothing is near: `far` is the cosine below which words are not. A word with another ending is
+        in the other text, too: "document" for "documents". Of words without vectors those are named that add little.
         """
         words, other = self._words[text], self._words[1 - text]
+        table, closeness = self._tables[0], self._closeness
+        if text:
+            table, closeness = table.T, None if closeness is None else closeness.T
         in_lines = {word for line in self._lines for word in line.words[text]}
-        sums = self._tables[0].sum(axis=1 - text) + self._alone[text]
-        is_far = sums < MIN_WORD_SHARE * abs(self._score)
-        if self._closeness is not None:
-            is_far = self._closeness.max(axis=1 - text, initial=0.0) < far
+        is_far = table.sum(axis=1) + self._alone[text] < MIN_WORD_SHARE * abs(self._score)
+        if closeness is not None:
+            is_far = closeness.max(axis=1, initial=0.0) < far
         stems = {word[: MAX_ENDING_CHARS + 1] for word in other.words}  # most words share none, which is soon seen
-        first_places = {number: place for place, number in reversed([*enumerate(words.numbers)])}
-        return [
-            self._texts[text][slice(*words.spans[first_places[number]])]
-            for number in words.matched
-            if number not in in_lines
-            and is_far[number]
-            and not (
-                words.words[number][: MAX_ENDING_CHARS + 1] in stems
-                and any(words.words[number] == o or differ_by_ending(words.words[number], o) for o in other.words)
-            )
-        ]
+        least, free = MIN_PAIR_SHARE * _larger_side(table), list[tuple[str, str]]()
+        for number in [number for number in words.matched if number not in in_lines]:
+            word = words.words[number]
+            if is_far[number]:
+                may_be_there = word[: MAX_ENDING_CHARS + 1] in stems
+                if not may_be_there or not any(word == w or differ_by_ending(word, w) for w in other.words):
+                    free.append((self._written(text, number), ""))
+            elif closeness is not None and other.matched:
+                partner = max(other.matched, key=closeness[number].item)
+                if table[number, partner] > least:
+                    free.append((self._written(text, number), self._written(1 - text, partner)))
+        return free
+
+    def _written(self, text: int, number: int) -> str:
+        """Return a word as a text first writes it."""
+        words = self._words[text]
+        return self._texts[text][slice(*words.spans[words.numbers.index(number)])]
 
     def everywhere(self, line: Group) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
         """Return all places of the words of a line in texts 1 and 2; its own are, of a phrase, the first."""
@@ -281,8 +285,8 @@ class GroupedRows:
         """Return the lines for pieces of other texts, context, what all texts have in common and the remainder."""
         named = {
             CONTEXT: (CONTEXT_NAME, CONTEXT),
-            SHARED: (COMMON_NAME, COMMON),
-            REMAINDER: (REMAINDER_NAME, REMAINDER),
+            SHARED: ("what any two texts have in common", COMMON),
+            REMAINDER: ("what the rows leave out", REMAINDER),
         }
         sums = {kind: math.fsum(row.contribution for row in self._rows if row.kind == kind) for kind in named}
         sums[REMAINDER] += remainder
@@ -296,7 +300,7 @@ class GroupedRows:
             return []
         kinds = {row.kind for row in rows}
         kind = f"{OTHER}{kinds.pop()}s" if len(kinds) == 1 else OTHERS
-        name = rows[0].name if len(rows) == 1 else ELSEWHERE_NAME
+        name = rows[0].name if len(rows) == 1 else "words of other texts"
         return [self._line(name, math.fsum(row.contribution for row in rows), kind)]
 
     def _others(self, lines: Sequence[Group], loose: float) -> Group:
@@ -324,14 +328,15 @@ def _sorted_out(rows: Sequence[Row], n_texts: int) -> tuple[list[WordTable], lis
     return tables, words, [row for row in others if row.key not in are_words]
 
 
-def _read(text: str, spans: set[Span], unknown: Sequence[Span]) -> tuple[WordsOfText, dict[Span, int]]:
+def read_words(text: str, spans: Iterable[Span], unknown: Sequence[Span] = ()) -> tuple[WordsOfText, dict[Span, int]]:
     """Return the words of a text as they are written, and the number of the word at each of `spans`.
 
-    These are of the words of rows: another case of a word is another of them, and two may overlap.
+    These are of the words of rows: another case of a word is another of them, and two may overlap. What a hyphen or
+    the point of a number ties is one word: "low-cost", "0.75".
     """
     ordered, places, numbers = sorted(spans), list[Span](), list[int]()
     for start, end in ordered:
-        if places and start < places[-1][1]:
+        if places and (start < places[-1][1] or _TIE.fullmatch(text, places[-1][1] - 1, start + 1)):
             places[-1] = places[-1][0], max(end, places[-1][1])
         else:
             places.append((start, end))
@@ -389,36 +394,16 @@ def phrase_text(text: str, span: Span) -> str:
 
 
 def _balanced(phrase: str) -> str:
-    """Return a phrase without quotation marks and brackets that have no partner; apostrophes stay."""
-    if _MARKS.isdisjoint(phrase):
-        return phrase
-    opened, unmatched = list[tuple[int, str]](), set[int]()
-    for n, sign in enumerate(phrase):
-        before, after = phrase[max(n - 1, 0) : n], phrase[n + 1 : n + 2]
-        if sign == "'" and before.isalnum() and after.isalnum():
-            continue
-        if opened and sign in opened[-1][1]:
-            opened.pop()
-        elif sign in _CLOSING_MARKS:
-            opened.append((n, _CLOSING_MARKS[sign]))
-        elif sign in "\"'" and not before.isalnum():
-            opened.append((n, sign))
-        elif sign in _CLOSERS and not (sign == "'" and before in "sS"):  # the boys' school
-            unmatched.add(n)
-    unmatched.update(n for n, _ in opened)
-    if not unmatched:
-        return phrase
-    return " ".join("".join(sign for n, sign in enumerate(phrase) if n not in unmatched).split())
+    """Return a phrase without its quotation marks and brackets if one of them has no partner."""
+    return phrase if len(_MARK.findall(phrase)) % 2 == 0 else " ".join(_MARK.sub("", phrase).split())
 
 
 def _n_shown(k: int | None, n_lines: int, n_fixed: int, *, has_loose: bool) -> int:
     """Return how many lines have one for themselves: `k`, less where the others take more than `LINES_BEYOND`."""
     if k is None:
         return n_lines
-    shown = min(k, n_lines)
-    while shown > 1 and shown + n_fixed + (has_loose or shown < n_lines) > k + LINES_BEYOND:
-        shown -= 1
-    return shown
+    shown = max(1, min(k, n_lines, k + LINES_BEYOND - n_fixed - has_loose))
+    return shown if shown == n_lines or has_loose else max(1, min(shown, k + LINES_BEYOND - n_fixed - 1))
 
 
 def _is_named(row: Row) -> bool:

@@ -254,18 +254,15 @@ def phrase_starts(words: WordsOfText) -> list[int]:
     for number, (start, end) in enumerate(runs):
         for word in range(words.content[start], words.content[end - 1] + 1):
             labels[word] = number
-    for word in range(n_words - 2, -1, -1):  # what a mark ties to a word ("1,000", "tissue-resident") is in its phrase
-        if words.is_tied[word] and labels[word + 1] >= 0:
-            labels[word] = labels[word + 1]
-    for word in range(1, n_words):
-        if words.is_tied[word - 1] and labels[word] < 0:
-            labels[word] = labels[word - 1]
-    for word in range(n_words - 2, -1, -1):  # small words join what they stand before, else what they stand behind
-        if labels[word] < 0 and not words.breaks[word]:
-            labels[word] = labels[word + 1]
-    for word in range(1, n_words):
-        if labels[word] < 0 and not words.breaks[word - 1]:
-            labels[word] = labels[word - 1]
+    # what a mark ties to a word ("1,000", "tissue-resident") is in its phrase; small words join what they stand before,
+    # else what they stand behind
+    for joins in (words.is_tied, [not is_break for is_break in words.breaks]):
+        for word in range(n_words - 2, -1, -1):
+            if joins[word] and (labels[word] < 0 or (words.is_tied[word] and labels[word + 1] >= 0)):
+                labels[word] = labels[word + 1]
+        for word in range(1, n_words):
+            if joins[word - 1] and labels[word] < 0:
+                labels[word] = labels[word - 1]
     return [
         word
         for word in range(n_words)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from itertools import chain
 from typing import NamedTuple
 
-from pellucid.explain.checks import MAX_COMPARED_CHARS, Checks
+from pellucid.explain.checks import MAX_COMPARED_CHARS, Checks, find_changes
 from pellucid.explain.groups import Group, distinct_phrases
 from pellucid.explain.rows import CONTEXT, SCORE_EPS
 from pellucid.text.function_words import differ_by_ending, function_words
@@ -16,14 +18,20 @@ _MIN_SHARE = 0.1  # of the score, or of what it lacks to 1, from which words are
 _MAX_COMPARED = 0.995  # a score up to which is said what keeps it from 1, and how it is among others
 _WEAK_PERCENTILE = 95  # of unrelated pairs, below which a score is weak
 _MIN_SIZE = 0.02  # of a score, from which a group is a reason for it: less says no more than chance
-_MAX_REASONS = 3  # groups named as reasons
-_MAX_PARTNERS = 3  # words of another text named with each
-_MAX_WORDS = 3  # that are unknown, without a match, or numbers that differ, and are named
+_MAX_NAMED = 3  # groups named as reasons, words of another text with each, and others of one kind
 _MAX_NAME_CHARS = 80  # of a dimension's name
 _SAME = "both say "
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_MIN_SPELLED_ALIKE, _MIN_SPELLED_CHARS = 0.85, 5  # of the ratio of `difflib`, and of a word
+_MAX_SPELLED = 30  # words of text 1 that are compared letter by letter
+_SLIGHT = 0.1  # a score below which texts have hardly anything in common, if no line adds half as much
+_NUMBER_WORDS = {
+    word: str(n) for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)
+} | {f"{tens}ty": f"{n}0" for n, tens in enumerate("twen thir for fif six seven eigh nine".split(), 2)}
+_NUMBER = re.compile(rf"\d+(?:[.,:]\d+)*|(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-_LETTERS = re.compile(r"[^\W\d_]+")
+_ENDING = re.compile(r"(?:s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
+_PIECES = frozenset({"n", "t", "don", "won"})  # of "don't", which are words or letters of their own
+_SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*(?!\W*\d)")  # "no. 7" denies nothing
 
 
 class Summary(NamedTuple):
@@ -35,7 +43,7 @@ class Summary(NamedTuple):
         score: what the groups add up to.
         groups: the groups.
         unknown: words without a vector.
-        unmatched: of texts 1 and 2, the words to which nothing in the other text is close.
+        free: of texts 1 and 2, the words in no group, each with the one that is nearest in the other text, or "".
         has_shares: whether shares of the score say something: not where large terms of both signs nearly cancel.
         subject: what the score is called.
         checks: what changed texts score; None where the lines were not checked.
@@ -46,49 +54,69 @@ class Summary(NamedTuple):
     score: float
     groups: Sequence[Group]
     unknown: Sequence[str]
-    unmatched: Sequence[Sequence[str]]
+    free: Sequence[Sequence[tuple[str, str]]]
     has_shares: bool
     subject: str = "Similarity"
     checks: Checks | None = None
 
     def text(self) -> str:
         """Return the sentences."""
-        lines = [group for group in self.groups if not group.is_sum]
-        context = next((group for group in self.groups if group.kind == CONTEXT), None)
-        sums = (g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE)  # what is in no line, if it is much
-        large = [f"{g.name} {self._amount(g)}" for g in sums if g.kind != CONTEXT or g.share < 0.5]
-        sentences = [self._reasons(lines), "; ".join(large)] if self.has_shares else [self._balance()]
         change, explained = self._change()
+        lines = [group for group in self.groups if not group.is_sum]
+        lines = [line for line in lines if not explained.issuperset(_words(chain(*self._phrases(line))))] or lines
+        is_encoder = any(group.kind == CONTEXT for group in self.groups)
+        sums = (
+            g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE and (g.kind != CONTEXT or g.share < 0.5)
+        )
+        large = "; ".join(f"{g.name} {self._amount(g)}" for g in sums)  # what is in no line, if it is much
+        is_pair = len(self.texts) == 2 and self.subject == "Similarity"  # of a query and a document much differs
+        sentences, near = [self._reasons(lines), large], "nearest"
+        if is_pair and abs(self.score) < _SLIGHT and all(2 * line.contribution < _SLIGHT for line in lines):
+            sentences, near = [f"{self._opening()}: hardly anything in common"], ""
+        elif any(line.share > 0 for line in lines):
+            near = "also near"
         sentences.append(change)
-        unmatched = [
-            ([word for word in words if word not in explained], label)
-            for words, label in zip(self.unmatched, self.labels[1::-1])
-        ]
-        unmatched = [(words, label) for words, label in unmatched if words]
-        if self.subject == "Similarity":
-            sentences.append("; ".join(f"nothing in {label} for {_some(words, 'or')}" for words, label in unmatched))
-        else:
-            sentences.append("; ".join(f"not in {label}: {_some(words)}" for words, label in unmatched))
-        if len(self.texts) == 2 and self.subject == "Similarity":  # of a query and a document much differs
-            sentences.append("; ".join(d for d in differences(self.texts, self.labels) if d not in change))
+        if is_pair:
+            sentences += self._beside_reasons(change, explained, near)
+        elif missing := [_quoted(word) for of_text in self.free for word, nearest in of_text if not nearest]:
+            sentences.append(f"not in {self.labels[1]}: {_some(missing)}")
         if self.unknown:
-            sentences.append(f"unknown words: {_some(self.unknown)}")
-        if self.checks is None and context is not None:
+            words = {lowercase(word): word for word in self.unknown[::-1]}
+            where = {word: is_pair and all(word in lowercase(text) for text in self.texts) for word in words}
+            named = [_quoted(word) + " (in both texts)" * where[lower] for lower, word in reversed(words.items())]
+            sentences.append(f"{'words without reasons' if is_encoder else 'unknown words'}: {_some(named)}")
+        if self.checks is None and is_encoder:
             sentences.append("estimated, not checked")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
-    def _change(self) -> tuple[str, list[str]]:
-        """Return what keeps the score from 1, and the words that it names."""
+    def _beside_reasons(self, change: str, explained: set[str], label: str) -> Iterator[str]:
+        """Yield what is said of two texts beside reasons: words that are in none, and what the texts differ in."""
+        differing = dict(differences(self.texts, self.labels))
+        written = [{lowercase(word): word for word in _WORD.findall(text)} for text in self.texts]
+        said = function_words([*written[0], *written[1]]).words.union(explained, *differing.values())
+        pairs = [*self.free[0], *((near, word) for word, near in self.free[1])]
+        pairs = [pair for pair in dict.fromkeys(pairs) if all(pair) and said.isdisjoint(_words(pair))]
+        yield f"{label}: {_pairs(pairs)}" if label and pairs else ""
+        alike = _spelled_alike(*written)
+        said = said.union(*alike)
+        missing = [[_quoted(w) for w, near in words if not near and lowercase(w) not in said] for words in self.free]
+        labelled = zip(missing, self.labels[1::-1])
+        yield "; ".join(f"nothing in {text} for {_some(words, 'or')}" for words, text in labelled if words)
+        yield f"spelled almost alike: {_pairs([(written[0][w], written[1][o]) for w, o in alike])}" if alike else ""
+        yield "; ".join(sentence for sentence in differing if sentence not in change)
+
+    def _change(self) -> tuple[str, set[str]]:
+        """Return what keeps the score from 1, and the words that it names, in lower case."""
         change = None if self.checks is None else self.checks.change
         if change is None or self.score >= _MAX_COMPARED or change.score - self.score < _MIN_SHARE * (1 - self.score):
-            return "", []
+            return "", set()
         rise = (change.score - self.score) / (1 - self.score)
         (first, second), how = change.words, "mainly" if rise >= 0.5 else "partly"
         difference, otherwise = f"only {self.labels[not first]} says {_quoted(first or second)}", "otherwise"
         if first and second:
             difference = f"{self.labels[1]} says {_quoted(second)} where {self.labels[0]} says {_quoted(first)}"
             otherwise = f"with {_quoted(first)}"
-        return f"below 1 {how} because {difference} ({_rounded(change.score)} {otherwise})", f"{first} {second}".split()
+        return f"below 1 {how} because {difference} ({_rounded(change.score)} {otherwise})", _words(change.words)
 
     def _opening(self) -> str:
         if len(self.texts) < 3:
@@ -112,29 +140,29 @@ class Summary(NamedTuple):
         opening = self._opening()
         context = next((group for group in self.groups if group.kind == CONTEXT), None)
         if context is not None and context.share >= 0.5:
-            opening += (
-                f", of which {_signed(context.contribution)} is not explained by words "
-                '(measure it: with_reasons("measured") or hit.measured())'
-            )
+            how = 'model.with_reasons("measured")' if self.subject == "Similarity" else "hit.measured()"
+            opening += f", mostly not explained by words ({_signed(context.contribution)}; {how} measures it)"
         large = [line for line in lines if abs(line.contribution) >= _MIN_SIZE or len(self.texts) == 1]
+        if not self.has_shares:
+            sides = [[line for line in large if line.contribution * sign > 0][:1] for sign in (1, -1)]
+            named = [*map(self._clause, sides[0]), *(f"against it, {self._clause(line)}" for line in sides[1])]
+            return f"{opening}: {'; '.join(named)}; the two nearly cancel" if all(sides) else opening
         falls = {line: 1 - line.without / self.score for line in large if line.without is not None}
-        raising = (line for line in large if line.share > 0)
-        chosen = [line for line in raising if max(line.share, falls.get(line, 0.0)) >= _MIN_SHARE][:_MAX_REASONS]
+        sizes = {line: max(line.share, falls.get(line, 0.0)) for line in large or lines if line.share > 0}
+        largest = max(sizes.values(), default=0.0)
+        chosen = [line for line, size in sizes.items() if size >= min(_MIN_SHARE, largest / 2)][:_MAX_NAMED]
         if len(self.texts) == 1 and chosen:
             how = "mainly" if sum(line.share for line in chosen) >= 0.5 else "partly"
             return f"{how} about {and_listed(f'{self._noun(line)} ({self._amount(line)})' for line in chosen)}"
         against = [line for line in large if line.share <= -_MIN_SHARE and falls.get(line, -1.0) < 0][:1]
-        shown = (
-            chosen or sorted((line for line in lines if line.share > 0), key=lambda line: -line.share)[:_MAX_REASONS]
-        )
-        if not shown:
+        if not chosen:
             has_pairs = len(self.texts) == 2 and any(group.kind == "other words" for group in self.groups)
-            return f"{opening}: no words are close to each other" if has_pairs else opening
-        clauses = list(map(self._clause, shown))
+            return opening + f": no {'known ' * bool(self.unknown)}words are close to each other" * has_pairs
+        clauses = list(map(self._clause, chosen))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
         others = [clause for clause in clauses if not clause.startswith(_SAME)]
         reasons = ", ".join([f"{_SAME}{and_listed(same)}", *others] if same else others)
-        if not chosen:
+        if largest < _MIN_SHARE:
             return f"{opening}, spread over many words: {reasons}"
         if falls and max(map(falls.__getitem__, falls.keys() & chosen), default=1.0) < _MIN_SHARE:
             reasons = f"{reasons}; {self._without_two(len(chosen))}"
@@ -144,27 +172,8 @@ class Summary(NamedTuple):
         """Say that no line is missed where the others are there."""
         both = None if self.checks is None else self.checks.without_two
         if n_lines > 1 and both is not None and 1 - both / self.score >= _MIN_SHARE:
-            return f"either would do, without both {_rounded(both)}"
+            return f"either {'of the first two ' * (n_lines > 2)}would do, without both {_rounded(both)}"
         return "no words alone carry it"
-
-    def _balance(self) -> str:
-        """Return a sentence of what raises and lowers a score in which both nearly cancel."""
-        sides = []
-        sides_of = ("raises it", "lowers it")
-        if len(self.texts) > 2:
-            sides_of = (f"speaks for {self.labels[1]}", f"speaks for {self.labels[2]}")
-        for verb, sign in zip(sides_of, (1, -1)):
-            of_sign = [group for group in self.groups if group.contribution * sign > 0]
-            if not of_sign:
-                continue
-            total, largest = sum(g.contribution for g in of_sign), max(of_sign, key=lambda g: abs(g.contribution))
-            how = "mostly" if 2 * abs(largest.contribution) >= abs(total) else "such as"
-            sides.append((f"what {verb}", f"({_signed(total)}, {how} {self._noun(largest)})"))
-        if not sides:
-            return self._opening()
-        if len(sides) == 1:
-            return f"{self._opening()}: {' is small '.join(sides[0])}"
-        return f"{self._opening()}: {and_listed(map(' '.join, sides))} nearly cancel"
 
     def _amount(self, group: Group) -> str:
         """Return what a group adds; of one text the share of its score, 1, unless that would be more than all of it."""
@@ -174,19 +183,16 @@ class Summary(NamedTuple):
     def _phrases(self, group: Group) -> list[list[str]]:
         """Return the phrases of each text that a group names, quoted."""
         spans = zip(self.texts, (group.spans1, group.spans2, group.spans3))
-        return [
-            [f'"{phrase}"' for phrase in distinct_phrases(text, of_text)[:_MAX_PARTNERS]] for text, of_text in spans
-        ]
+        return [[f'"{phrase}"' for phrase in distinct_phrases(text, of_text)[:_MAX_NAMED]] for text, of_text in spans]
 
     def _clause(self, group: Group) -> str:
         """Return what a group says, and what it adds."""
         (phrases, *partners), amount = self._phrases(group), self._amount(group)
-        without = (
-            ""
-            if group.without is None
-            else f"; without {'it' if group.spans1[1:] + group.spans2[1:] == () else 'them'} {_rounded(group.without)}"
-        )
-        amount = f"({amount}{without})"
+        if group.without is not None:
+            joint = ", yet" if group.without > self.score + 0.005 else ";"  # the other words alone are closer
+            them = "them" if group.spans1[1:] + group.spans2[1:] else "it"
+            amount += f"{joint} without {them} {_rounded(group.without)}"
+        amount = f"({amount})"
         if not group.is_of_text or not phrases or not any(partners):
             return f"{self._noun(group)} {amount}"
         first, is_or_are = and_listed(phrases), "is" if len(phrases) < 2 else "are"
@@ -194,58 +200,92 @@ class Summary(NamedTuple):
             return f"{_relation(phrases, partners[0], group.contribution)} {amount}"
         if not all(partners):
             label, only = self.labels[1 if partners[0] else 2], partners[0] or partners[1]
-            if _are_same(phrases, only):
+            if _words(phrases) == _words(only):
                 return f"{label} says {first}, too {amount}"
             return f"{first} {is_or_are} close to {and_listed(only)} in {label} {amount}"
         nearer, farther = map(and_listed, partners if group.contribution > 0 else partners[::-1])
         return f"{first} {is_or_are} closer to {nearer} than to {farther} {amount}"
 
     def _noun(self, group: Group) -> str:
-        if group.is_sum:
-            return group.name
-        if not group.is_of_text:
-            return _quoted(group.name)
-        first, *partners = self._phrases(group)
-        nearer_first = partners[::-1] if len(partners) > 1 and group.contribution < 0 else partners
-        names = [and_listed(phrases) for phrases in (first, *nearer_first) if phrases]
-        return names[0] if partners and _are_same(first, partners[0]) else " with ".join(names[:2])
+        phrases = next(filter(None, self._phrases(group)), []) if group.is_of_text else []
+        return and_listed(phrases) if phrases else _quoted(group.name)
 
 
 def _relation(phrases: Sequence[str], partners: Sequence[str], value: float) -> str:
     """Say how words of text 1 are related to those of text 2: no more than closeness is shown by a number."""
-    first, second = and_listed(phrases), and_listed(partners)
-    is_or_are = "is" if len(phrases) < 2 else "are"
+    first, second, is_or_are = and_listed(phrases), and_listed(partners), "is" if len(phrases) < 2 else "are"
     if value < 0:
         return f"{first} {is_or_are} unlike {second}"
-    if _are_same(phrases, partners):
+    if _words(phrases) == _words(partners):
         return f"{_SAME}{first}"
-    if len(phrases) == len(partners) == 1 and differ_by_ending(
-        *(lowercase(p[0]).strip('"') for p in (phrases, partners))
-    ):
+    forms = [{*words, _ENDING.sub("", min(words))} for words in (_words(phrases), _words(partners)) if len(words) == 1]
+    if len(forms) == 2 and forms[0] & forms[1]:
         return f"{first} is a form of {second}"
     return f"{first} {is_or_are} close to {second}"
 
 
-def _are_same(phrases: Sequence[str], partners: Sequence[str]) -> bool:
-    words, others = (
-        {word for phrase in of_text for word in _WORD.findall(lowercase(phrase))} for of_text in (phrases, partners)
-    )
-    return words == others
+def _words(phrases: Iterable[str]) -> set[str]:
+    """Return the words of some phrases, in lower case."""
+    return {word for phrase in phrases for word in _WORD.findall(lowercase(phrase))}
 
 
-def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[str]:
-    """Yield what two short texts differ in whatever a model thinks of it: numbers, and whether one of them denies."""
+def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield what two short texts differ in whatever a model thinks of it, and the words that say so, in lower case.
+
+    These are numbers, names that stand in each other's place, and whether one of the texts denies.
+    """
     if max(map(len, texts)) > MAX_COMPARED_CHARS:
         return
-    numbers = [dict.fromkeys(_NUMBER.findall(text)) for text in texts]
-    only = [[number for number in of_text if number not in other] for of_text, other in zip(numbers, numbers[::-1])]
-    if all(only):
-        yield f"the numbers differ: {', '.join(only[0][:_MAX_WORDS])} / {', '.join(only[1][:_MAX_WORDS])}"
-    words = [_LETTERS.findall(lowercase(text)) for text in texts]
-    denying = [[word for word in of_text if word in function_words(of_text).negation] for of_text in words]
+    numbers = [
+        {_NUMBER_WORDS.get(n.lower(), n.replace(",", "").removesuffix(".0")): n for n in _NUMBER.findall(text)}
+        for text in texts
+    ]
+    only = [[of_text[n] for n in of_text if n not in other] for of_text, other in zip(numbers, numbers[::-1])]
+    for kind, of_texts in (("numbers", only), ("names", _exchanged_names(texts))):
+        if all(of_texts):
+            named = " / ".join(", ".join(of_text[:_MAX_NAMED]) for of_text in of_texts)
+            yield f"the {kind} differ: {named}", {lowercase(name) for of_text in of_texts for name in of_text}
+    words = [_SAID.findall(lowercase(text)) for text in texts]
+    denials = [function_words(of_text).negation - _PIECES for of_text in words]
+    denying = [
+        [w for w in of_text if w in denial or w.endswith(("n't", "n\u2019t"))]
+        for of_text, denial in zip(words, denials)
+    ]
     if bool(denying[0]) != bool(denying[1]):
         number = int(bool(denying[1]))
-        yield f'only {labels[number]} says "{denying[number][0]}"'
+        yield f'only {labels[number]} says "{denying[number][0]}"', {*denying[number]}
+
+
+def _exchanged_names(texts: Sequence[str]) -> list[list[str]]:
+    """Return the names of two texts that stand in each other's place.
+
+    None where a capital letter tells no name: of German texts, and of headlines with Most Words Written So.
+    """
+    words = [word for text in texts for word in _WORD.findall(text)]
+    is_german = "nicht" in function_words(map(lowercase, words)).negation
+    if is_german or 2 * sum(word[0].isupper() for word in words) > len(words):
+        return [[], []]
+    changes = [change.words for change in find_changes((texts[0], texts[1])) if all(map(_is_name, change.words, texts))]
+    return [[words[text] for words in changes if not _are_forms(*words)] for text in (0, 1)]
+
+
+def _are_forms(first: str, second: str) -> bool:
+    """Whether two names may be of one: "Mexico" and "Mexican", "Hong Kong" and "Hong-Kong"."""
+    shorter, longer = sorted(("".join(filter(str.isalpha, lowercase(name))) for name in (first, second)), key=len)
+    return longer.startswith(shorter) or differ_by_ending(shorter, longer)
+
+
+def _is_name(words: str, text: str) -> bool:
+    """Whether each of some words has a capital letter that no sentence's beginning gave it."""
+    is_capital = len(words) > 2 and all(word[0].isupper() for word in words.split())
+    return is_capital and re.search(rf"[\w,)] {re.escape(words)}\b", text) is not None
+
+
+def _spelled_alike(words: Iterable[str], others: Collection[str]) -> list[tuple[str, str]]:
+    """Return words beside those of another text that differ in a letter inside: what is misspelt, not another form."""
+    long = [word for word in words if word.isalpha() and len(word) >= _MIN_SPELLED_CHARS][:_MAX_SPELLED]
+    best = [(word, match) for word in long for match in get_close_matches(word, others, 1, _MIN_SPELLED_ALIKE)]
+    return [(word, match) for word, match in best if word != match and word[-1] == match[-1] and match not in long]
 
 
 def _rounded(value: float) -> str:
@@ -275,7 +315,11 @@ def and_listed(items: Iterable[str], joint: str = "and") -> str:
     return f"{', '.join(first)} {joint} {last}" if first else last
 
 
-def _some(words: Sequence[str], joint: str = "and") -> str:
-    """Quote the first of some words, and say how many more there are."""
-    more = len(words) - _MAX_WORDS
-    return and_listed([*map(_quoted, words[:_MAX_WORDS]), *[f"{more:,} more"] * (more > 0)], joint)
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return and_listed(f"{_quoted(first)} to {_quoted(second)}" for first, second in pairs[:_MAX_NAMED])
+
+
+def _some(names: Sequence[str], joint: str = "and") -> str:
+    """Write the first of some names, and say how many more there are."""
+    more = len(names) - _MAX_NAMED
+    return and_listed([*names[:_MAX_NAMED], *[f"{more:,} more"] * (more > 0)], joint)
