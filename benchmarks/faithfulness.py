@@ -7,9 +7,9 @@ order of the words is compared with that of these falls (Spearman, mean over pai
 strongest words with that of leave-one-out's two. Half of the pairs choose a method, the other half reports it. Two
 floors know nothing of the encoder but how rare words are in the texts of the set.
 
-The controls explain the vectors of two texts by the words of two other texts of the same collection: what these words
-add, without its sign, is set beside what the texts' own words add. The tag `experiments-2026-11` has comparisons with
-packages of others; docs/results-reasons.md has their figures.
+The controls explain the vectors of two texts by the words of two other texts of the same collection, all of them or
+those that stand in neither text: what they add, without its sign, is set beside what the texts' own words add. The tag
+`experiments-2026-11` has comparisons with packages of others; docs/results-reasons.md has their figures.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from pellucid.text.words import Span, split_words
 
 PAGE = Path(__file__).with_name("reasons.md")
 MINILM, STATIC = "all-MiniLM-L6-v2", "static-en"
-STS, STS_OTHERS, SICK, SCIFACT, MEDQUAD = "STS-B", "STS12 to STS15", "SICK-R", "SciFact", "MedQuAD"
+STS, STS_OTHERS, SICK, MEDQUAD = "STS-B", "STS12 to STS15", "SICK-R", "MedQuAD"
+SCIFACT, CRANFIELD = "SciFact", "Cranfield"
 FOLDERS = {STS: ("STSBenchmark",), STS_OTHERS: ("STS12", "STS13", "STS14", "STS15"), SICK: ("SICK-R",)}
 BANKING = "Banking77"
-SETS = (STS_OTHERS, SICK, SCIFACT, MEDQUAD)
+SETS = (STS_OTHERS, SICK, SCIFACT, CRANFIELD, MEDQUAD)
 MIN_GOLD, MIN_WORDS, MAX_WORDS, N_REMOVED = 2.5, 8, 40, 2  # of similar texts; of a second text; taken out
 Floats = npt.NDArray[np.float64]
 
@@ -91,15 +92,16 @@ def texts_of(name: str, data: Path) -> list[tuple[str, str]]:
     if name == MEDQUAD:
         found = _json_lines(data / "retrieval_train" / "medquad" / "qa.jsonl.xz")
         return [(row["question"], row["answer"]) for row in found]
-    folder = data / "retrieval" / "scifact"
-    abstracts = {row["_id"]: f"{row['title']} {row['text']}" for row in _json_lines(folder / "corpus.jsonl.xz")}
+    folder = data / "retrieval" / name.lower()
+    (corpus,) = folder.glob("corpus.jsonl*")
+    abstracts = {row["_id"]: f"{row['title']} {row['text']}" for row in _json_lines(corpus)}
     claims = {row["_id"]: row["text"] for row in map(json.loads, (folder / "queries.jsonl").open(encoding="utf-8"))}
     lines = (folder / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]
     return [(claims[claim], abstracts[abstract]) for claim, abstract, _ in (line.split("\t") for line in lines)]
 
 
 def _json_lines(path: Path) -> list[dict[str, str]]:
-    with lzma.open(path, "rt", encoding="utf-8") as file:
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
@@ -214,25 +216,40 @@ def _falls(model: EncoderEmbedder, pair: Pair, found: Sequence[Floats]) -> Float
     return falls
 
 
-def credit_of_other_words(model: EncoderEmbedder, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
-    """Return what the own words of each pair add to its score, and the words of the next pair, without their signs."""
-    reasons = model.reasons
-    rows = [model.similarity_rows(model.encode(list(pair[:2]))).astype(np.float64) for pair in pairs]
+def credit_of_other_words(model: EncoderEmbedder, pairs: Sequence[Pair]) -> Floats:
+    """Return what words add to the score of each pair, without its sign [pairs, 3].
 
-    def credit(texts: Pair, vectors: Floats) -> float:
-        first, second = (reasons.parts(*item) for item in zip(texts[:2], (None, None), vectors))  # type: ignore
-        return abs(float(first.vectors.sum(axis=0) @ second.vectors.sum(axis=0)))
-
-    own = np.array([credit(*item) for item in zip(pairs, rows)])
-    others = np.array([credit(*item) for item in zip([*pairs[1:], pairs[0]], rows)])
-    return own, others
+    The words are the pair's own, those of the next pair, and of these the ones that stand in neither text of the pair.
+    """
+    reasons, credits = model.reasons, []
+    for pair, other in zip(pairs, [*pairs[1:], pairs[0]]):
+        vectors = model.similarity_rows(model.encode(list(pair[:2]))).astype(np.float64)
+        own = {word.text.lower() for text in pair[:2] for word in split_words(text)}
+        foreign = [" ".join(word.text for word in split_words(text) if word.text.lower() not in own)
+                   for text in other[:2]]  # fmt: skip
+        for texts in (pair[:2], other[:2], foreign):
+            first, second = (reasons.parts(*item).vectors for item in zip(texts, (None, None), vectors))  # type: ignore
+            credits.append(abs(float(first.sum(axis=0) @ second.sum(axis=0))))
+    return np.reshape(credits, (len(pairs), 3))
 
 
 def credit_line(model: EncoderEmbedder, pairs: Sequence[Pair]) -> str:
-    """Return what the words of other texts of the same collection get, in % of own words' credit."""
-    both = np.stack(credit_of_other_words(model, pairs), axis=1)
-    share = interval_of(bootstrap(both, lambda items: 100 * items[..., 1].sum(axis=1) / items[..., 0].sum(axis=1)))
-    return f"Words of other texts of the collection: {share.value:.0f} % ({share.low:.0f} to {share.high:.0f})."
+    """Return what the words of other texts get, in % of own words' credit, and how much the texts have in common."""
+    credits = credit_of_other_words(model, pairs)
+
+    def share(column: int) -> str:
+        found = interval_of(
+            bootstrap(credits, lambda items: 100 * items[..., column].sum(axis=1) / items[..., 0].sum(axis=1))
+        )
+        return f"{found.value:.0f} % ({found.low:.0f} to {found.high:.0f})"
+
+    texts = [text for pair in pairs for text in pair[:2]]
+    centred = model.reasons.centred(model.similarity_rows(model.encode(texts)).astype(np.float64))  # type: ignore
+    along_mean = np.square(centred.mean(axis=0)).sum() / np.square(centred).sum(axis=1).mean()
+    return (
+        f"Words of other texts of the collection: {share(1)}; of these, words in neither text: {share(2)}. "
+        f"Share of the vectors' variance along their mean: {along_mean:.2f}."
+    )
 
 
 def questions_of_one_intent(data: Path, count: int) -> list[Pair]:

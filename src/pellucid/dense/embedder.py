@@ -364,13 +364,6 @@ class EncoderEmbedder(Embedder):
             else super().similarity_rows(rows)
         )
 
-    def explain_queries(self, first: Query, *second: Query) -> Explanation:
-        """Return the explanation of one text, or of two, that were read before."""
-        reasons = self.reasons_at_hand
-        if isinstance(reasons, MeasuredReasons):
-            reasons.prepare([query for query in (first, *second) if isinstance(query, EncoderQuery)])
-        return super().explain_queries(first, *second)
-
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read one or two checked texts."""
         return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]

@@ -9,23 +9,17 @@ which texts are encoded for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Terms
-from pellucid.core.removal import (
-    MAX_VARIANTS,
-    Variants,
-    root_mean_square,
-    standard_errors,
-)
-from pellucid.dense.reasons import EMPTY_PART, EncoderQuery, Parts, Reasons
+from pellucid.core.removal import MAX_VARIANTS, Variants, root_mean_square, standard_errors
+from pellucid.dense.reasons import EMPTY_PART, Parts, Reasons
 from pellucid.dense.tokenized import TokenizedText, text_units
-from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_vectors
+from pellucid.dense.vectors import check_vector_of_text, unit_vectors
 from pellucid.explain.rows import WORD, Measurement, Row
 from pellucid.progress import check_cancelled
 from pellucid.text.words import Span
@@ -64,62 +58,31 @@ class MeasuredReasons(Reasons):
         Raises:
             InputError: `vector` is not what the encoder gives for the text in this role.
         """
-        return self._measured([(text, role, vector)])[0][0]
+        read: TokenizedText = self.encoder.tokenized([text], role)[0]  # type: ignore[attr-defined]
+        variants = Variants(text[: read.end], words_to_leave_out(read))
+        texts = [text, *variants.texts[1:]]
+        vectors = self._encoded(list(dict.fromkeys(texts)), role)
+        of_sets = np.stack([self.common, *(vectors[variant] for variant in texts)])
+        of_sets[~of_sets.any(axis=1)] = self.common  # of a text without a known word
+        if vector.any():
+            check_vector_of_text(float(vector @ of_sets[1]), text, role)
+            of_sets[1] = vector
+        if not variants.players:
+            row = Row(EMPTY_PART, (EMPTY_PART,), 0.0, 0.0, key=(EMPTY_PART,), kind=WORD)
+            return Parts((of_sets[1] - self.common)[None], [row].__getitem__, n_texts=1)
+        values, estimates = variants.coalitions.values(of_sets)
+        rows, holds = variants.rows()
+        return Parts(holds @ values, rows.__getitem__, estimates=holds @ estimates, n_texts=len(vectors))
 
-    def prepare(self, queries: Sequence[EncoderQuery]) -> None:
-        """Measure texts together: what they need is encoded in one call for each role, each text once."""
-        waiting = [query for query in queries if "parts" not in vars(query)]
-        read = ("vector", "unit")
-        texts = [(q.text, q.role, q.unit if any(name in vars(q) for name in read) else None) for q in waiting]
-        for query, (parts, row) in zip(waiting, self._measured(texts)):
-            if "vector" not in vars(query):
-                query.vector = row
-            query.parts = parts
-
-    def _measured(self, texts: Sequence[tuple[str, Role, Floats | None]]) -> list[tuple[Parts, Any]]:
-        """Return of each text the parts, and the row that the encoder gives for it."""
-        variants = []
-        for text, role, _ in texts:
-            (read,) = self.encoder.tokenized([text], role) if hasattr(self.encoder, "tokenized") else (None,)
-            read = TokenizedText(text, len(text)) if read is None else read
-            variants.append(Variants(text[: read.end], words_to_leave_out(read)))
-        needed: dict[Role, dict[str, int]] = {}
-        for (text, role, _), text_variants in zip(texts, variants):
-            of_role = needed.setdefault(role, {})
-            for variant in (text, *text_variants.texts[1:]):
-                of_role.setdefault(variant, len(of_role))
-        rows = {role: self._encoded(list(of_role), role) for role, of_role in needed.items()}
-        measured = []
-        for (text, role, vector), text_variants in zip(texts, variants):
-            numbers = [needed[role][variant] for variant in (text, *text_variants.texts[1:])]
-            row = rows[role][needed[role][text]]
-            measured.append((self._parts(text_variants, text, role, vector, rows[role][numbers]), row))
-        return measured
-
-    def _encoded(self, texts: list[str], role: Role) -> Any:
-        encode = getattr(self.encoder, f"encode_{role}" if role else "encode")
-        rows = []
+    def _encoded(self, texts: list[str], role: Role) -> dict[str, Floats]:
+        """Return the vector of each text at length 1, float64."""
+        vectors = dict[str, Floats]()
         for start in range(0, len(texts), _BATCH_TEXTS):  # a function reads all it is given, however long that takes
             check_cancelled()
             batch = texts[start : start + _BATCH_TEXTS]
-            rows.append(checked_vectors(encode(batch), batch, repr(self.encoder), len(self.common)))
-        return np.concatenate(rows)
-
-    def _parts(self, text_variants: Variants, text: str, role: Role, vector: Floats | None, rows: Any) -> Parts:
-        """Return the parts of a text, given what the encoder gives for it and for its variants after it."""
-        of_sets = np.concatenate([self.common[None], at_length_1(rows).astype(np.float64)])
-        of_sets[~of_sets.any(axis=1)] = self.common  # of a text without a known word
-        if vector is not None and vector.any():
-            check_vector_of_text(float(vector @ of_sets[1]), text, role)
-            of_sets[1] = vector
-        if not text_variants.players:
-            row = Row(EMPTY_PART, (EMPTY_PART,), 0.0, 0.0, key=(EMPTY_PART,), kind=WORD)
-            return Parts((of_sets[1] - self.common)[None], [row].__getitem__, n_texts=1)
-        values, estimates = text_variants.coalitions.values(of_sets)
-        row_of, holds = text_variants.rows()
-        return Parts(
-            holds @ values, row_of.__getitem__, estimates=holds @ estimates, n_texts=len(set(text_variants.texts))
-        )
+            rows = unit_vectors(self.encoder, batch, role=role, dimension=len(self.common))
+            vectors.update(zip(batch, rows.astype(np.float64)))
+        return vectors
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each pair of parts adds to the product of two texts' vectors."""

@@ -10,9 +10,9 @@ and has the weight a_w that fits c best and stays near 1 (ridge regression): the
 is in it. The sum W of the a_w y_w points to where the words alone would put the text. It is brought to the length of c
 as far as it points to where c does:
 
-    part of w = a_w y_w * |c| / |W| * min(1, max(0, cos(W, c)) / full fit)
+    part of w = a_w y_w * |c| / |W| * min(1, max(0, cos(W, c)) / full fit) ** 3
 
-so that the words of another text, which point elsewhere, are credited with less. Small words lie along W in nearly
+so that the words of another text, which point elsewhere, are credited with little. Small words lie along W in nearly
 every text and change its length more than its direction, so `EVEN_SHARE` of what words have along W is divided among
 them equally; their sum stays. What the two texts' parts leave of the score is *context*: what the encoder makes of the
 words together, such as order and negation. It is one term and never shared out. A word without a vector, and a word
@@ -74,12 +74,15 @@ FULL_FIT_RATIO = 0.75
 
 Words that fit the vector of a text less than that have shorter parts.
 """
+FIT_POWER = 3
+"""How steeply they get shorter: the least power with which words that stand in neither text get at most 10 % of own
+words' credit, on the collections and encoders of docs/results-reasons.md."""
 EVEN_SHARE = 0.15
 """Of what words have along their own sum, divided among them equally."""
 
-_IMPORTANCE_RIDGE, _IMPORTANCE_EVEN, _IMPORTANCE_CONTEXT, _OOV_WEIGHT = 0.3, 0.7, 0.75, 3.0
-"""The same for importance, chosen for agreement with leave-one-out (docs/results-reasons.md); the share of context that
-goes when words go; and how large a word without a vector is taken to be, in the largest part of the text."""
+_IMPORTANCE_EVEN, _OOV_WEIGHT = 0.7, 3.0
+"""The same share for importance, chosen for agreement with leave-one-out (docs/results-reasons.md); and how large a
+word without a vector is taken to be, in the largest part of the text."""
 
 _BLOCK_TEXTS = 1_024  # encoded in one call
 _MAX_UNSTEADY = 1e-2  # difference of a coordinate of one text, at length 1, in two calls
@@ -88,8 +91,6 @@ _MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
 _MIN_FULL_FIT = 0.1  # of an encoder whose vectors words hardly fit
 _EPS = 1e-9
 _MAX_STORED = 1e15  # of a number in saved reasons
-_TENSORS = ("map", "common")
-_FORM = "form"  # a third, where the vectors say the form of a text
 _BUNDLED = Path(__file__).parent.parent / "bundled" / "reasons"
 
 
@@ -132,16 +133,16 @@ class WordReasons(Reasons):
 
         Args:
             table: the static model.
-            arrays: "map" [table's dimension, dimension], "common" [dimension] and, where the encoder's vectors say the
-                form of a text, "form" [directions, dimension], orthonormal.
+            arrays: "map" [table's dimension, dimension], "common" [dimension] and "form" [directions, dimension], the
+                orthonormal directions that say the form of a text, if any.
             fit: how well they fit.
             fingerprint: of the encoder.
         """
         self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
-        self.arrays = {name: np.asarray(arrays[name]) for name in (*_TENSORS, _FORM) if name in arrays}
-        self.common = self.arrays["common"].astype(np.float64)
-        self._form = self.arrays.get(_FORM, np.zeros((0, len(self.common)))).astype(np.float64)
-        self._map = self.arrays["map"].astype(np.float32)  # what float32 loses is part of the context
+        self.arrays = dict(arrays)
+        self.common = arrays["common"].astype(np.float64)
+        self._form: Floats = arrays["form"].astype(np.float64)
+        self._map: Vectors = arrays["map"].astype(np.float32)  # what float32 loses is part of the context
         explained = min(max(fit.explained, _MIN_EXPLAINED), 1.0)
         self._ridge = max(1.0, WEIGHT_RIDGE * (1.0 - explained) / explained)
 
@@ -153,7 +154,9 @@ class WordReasons(Reasons):
         """Return a part for each distinct word with a vector in the table, except words that negate others."""
         table_words, oov_words = _words(self.table.vocabulary, text)
         keys, words_by_part = list(table_words), [*table_words.values(), *oov_words.values()]
-        mapped, centred = self._mapped(table_words), self.centred(vector)
+        oov_counts = np.array(list(map(len, oov_words.values())), np.float64)
+        centred = self.centred(vector)
+        parts = self._account(self._mapped(table_words), centred)
 
         def row(number: int) -> Row:
             words = words_by_part[number]
@@ -161,8 +164,7 @@ class WordReasons(Reasons):
             return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.forms[keys[number]],), kind=WORD)
 
         def importance(vector2: Floats) -> list[tuple[Span, float]]:
-            counts = np.array(list(map(len, words_by_part)), np.float64)
-            values = _importance(mapped, counts, centred, self.centred(vector2)).tolist()
+            values = _importance(parts, oov_counts, centred, self.centred(vector2)).tolist()
             return [
                 ((w.start, w.end), value / len(words)) for words, value in zip(words_by_part, values) for w in words
             ]
@@ -170,12 +172,12 @@ class WordReasons(Reasons):
         def spans() -> list[tuple[Span, ...]]:
             return [tuple([word[1:] for word in words]) for words in table_words.values()]
 
-        return Parts(self._account(mapped, centred), row, spans=spans, importance=importance)
+        return Parts(parts, row, spans=spans, importance=importance)
 
     def centred(self, vectors: Floats) -> Floats:
         """Return vectors less the mean of all texts, and less what says the form of a text."""
         centred = vectors - self.common
-        return centred - centred @ self._form.T @ self._form if len(self._form) else centred
+        return centred - centred @ self._form.T @ self._form
 
     def words_without_part(self, text: str) -> tuple[Span, ...]:
         """Return the words that the table lacks; those that negate others are known, though they have no part."""
@@ -204,7 +206,7 @@ class WordReasons(Reasons):
         direction = words_vector / length
         along = parts @ direction
         fit = min(1.0, max(0.0, float(direction @ centred) / of_text) / self.fit.full_fit)
-        return (parts - EVEN_SHARE * np.outer(along - along.mean(), direction)) * (fit * of_text / length)
+        return (parts - EVEN_SHARE * np.outer(along - along.mean(), direction)) * (fit**FIT_POWER * of_text / length)
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write the reasons to folder `path`, whole or not at all; a table that does not come with us is written too.
@@ -250,16 +252,16 @@ class WordReasons(Reasons):
             is_bundled = fit.table in bundled_models()
             table = _bundled(fit.table) if is_bundled else StaticEmbedder.from_pretrained(folder / "table")
             arrays, _ = read_tensors(folder / "reasons.safetensors")
-            shapes = {name: arrays[name].shape for name in _TENSORS}
         except (KeyError, TypeError) as error:
             raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
         size = table.get_embedding_dimension(), encoder.get_embedding_dimension()
-        form = arrays.get(_FORM, np.zeros((0, size[1])))
-        if shapes["common"] != size[1:] or shapes["map"] != size or form.shape[1:] != size[1:]:
+        arrays.setdefault("form", np.zeros((0, size[1])))  # as bundled
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if shapes != {"map": size, "common": size[1:], "form": arrays["form"].shape[:1] + size[1:]}:
             raise ModelFolderError(
                 f"{folder / 'reasons.safetensors'} has the shapes {shapes}; {table!r} and {encoder!r} have {size}"
             )
-        if not all(is_sound(array, _MAX_STORED) for array in (arrays["map"], arrays["common"], form)):
+        if not all(is_sound(array, _MAX_STORED) for array in arrays.values()):
             raise ModelFolderError(
                 f"{folder / 'reasons.safetensors'} holds NaN, infinity or numbers beyond {_MAX_STORED:g}"
             )
@@ -309,24 +311,22 @@ def _solve(rows: Floats, ridge: float, target: Floats) -> Floats:
     return (target - rows @ inner) / ridge
 
 
-def _importance(mapped: Floats, counts: Floats, centred: Floats, vector2: Floats) -> Floats:
+def _importance(parts: Floats, oov_counts: Floats, centred: Floats, vector2: Floats) -> Floats:
     """Return an estimate of how much the score with `vector2` falls without each word: an order, not an account.
 
-    When a word goes, some of the context goes too: it is shared among the words by size here, and those beyond
-    `mapped`, which have no vector, get a share as if they were large. What lies along the text's own vector changes its
-    length, which a cosine does not know, and is divided more equally.
+    When a word goes, some of the context goes too: it is shared among the words by size here, and those beyond `parts`,
+    which have no vector, get a share as if they were large. What lies along the text's own vector changes its length,
+    which a cosine does not know, and is divided more equally.
     """
-    parts = _weighted(mapped, centred, _IMPORTANCE_RIDGE)
     sizes = np.linalg.norm(parts, axis=1)
-    oov = _OOV_WEIGHT * (sizes.max(initial=0.0) or 1.0) * counts[len(parts) :]
-    shares = np.concatenate([_IMPORTANCE_CONTEXT * sizes, oov]) / ((sizes.sum() + oov.sum()) or 1.0)
-    context, direction = centred - parts.sum(axis=0), centred / (_length(centred) or 1.0)
-    products, along = shares * (context @ vector2), shares * (context @ direction)
-    products[: len(parts)] += parts @ vector2
-    along[: len(parts)] += parts @ direction
-    even: Floats = _IMPORTANCE_EVEN * (along.sum() / max(len(along), 1) - along) * float(direction @ vector2)
-    total: Floats = products + even
-    return total
+    sizes = np.append(sizes, _OOV_WEIGHT * (sizes.max(initial=0.0) or 1.0) * oov_counts)
+    whole = np.outer(sizes / (sizes.sum() or 1.0), centred - parts.sum(axis=0))
+    whole[: len(parts)] += parts
+    direction = centred / (_length(centred) or 1.0)
+    along = whole @ direction
+    even = along.sum() / max(len(along), 1) - along
+    values: Floats = whole @ vector2 + _IMPORTANCE_EVEN * even * float(direction @ vector2)
+    return values
 
 
 def fit_words(
@@ -395,7 +395,7 @@ def _fitted(
     variance = float((rows[is_held_out] ** 2).sum())
     explained = 1.0 - float((residuals**2).sum()) / variance if variance > _EPS else 0.0
     name = table.source if table.source in bundled_models() else "table"
-    arrays = {"map": matrix, "common": common} | ({_FORM: form} if len(form) else {})
+    arrays = {"map": matrix, "common": common, "form": form}
     reasons = WordReasons(table, arrays, Fit(name, len(texts), explained), encoder_fingerprint)
     held_out = np.flatnonzero(is_held_out).tolist()
     centred = reasons.centred(vectors[held_out].astype(np.float64))
