@@ -21,7 +21,7 @@ from pellucid.text.words import split_words
 MAX_WORDS = (4, 15, 40)
 """Of a text of each class of lengths but the last: scores of long texts are higher, those of short ones vary more."""
 N_TEXTS = 60  # of a class; with 300 the shares of unrelated pairs above a percentile differ by less than one in 100
-_JOINED = 3  # sentences of the longest class that are one text of the last: few sentences are that long
+_JOINED = 4  # sentences of the longest class that are one text of the last: few sentences are that long
 
 _ARRAYS: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()  # by model: rows of a class, scores of two
 
