@@ -20,9 +20,8 @@ def static() -> pellucid.StaticEmbedder:
 def test_texts_of_a_class_are_different_and_have_its_lengths():
     limits = [0, *MAX_WORDS, 1_000]
     for number in range(len(MAX_WORDS) + 1):
-        lengths = [len(split_words(text)) for text in _texts(number)]
-        assert len(set(_texts(number))) == N_TEXTS
-        assert limits[number] < min(lengths) and max(lengths) <= limits[number + 1]
+        lengths = [len(split_words(text)) for text in set(_texts(number))]
+        assert len(lengths) == N_TEXTS and limits[number] < min(lengths) and max(lengths) <= limits[number + 1]
 
 
 def test_a_score_is_placed_among_those_of_unrelated_texts_as_long(static):
