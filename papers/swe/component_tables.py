@@ -46,8 +46,8 @@ from pellucid import StaticEmbedder
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
 from pellucid.errors import InputError
-from pellucid.static import segmenter
 from pellucid.static.bags import Bags
+from pellucid.static.training.segmentation import word_finder
 from pellucid.text.tables import read_texts
 from pellucid.text.words import Vocabulary, display_form
 from recipes.static_multi import open_e5
@@ -133,9 +133,9 @@ def sentences(languages: Languages, code: str) -> list[str]:
 @cache
 def words(languages: Languages, code: str) -> list[str]:
     """Return the most frequent words of some text of a language."""
-    cut = segmenter(code)
+    find = word_finder(code)
     counts = Counter(
-        word if code != "en" else word.lower() for text in sentences(languages, code) for word in cut(text)
+        word.text if code != "en" else word.text.lower() for text in sentences(languages, code) for word in find(text)
     )
     return [word for word, _ in counts.most_common(WORDS)]
 

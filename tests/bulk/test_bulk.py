@@ -21,7 +21,7 @@ import pytest
 from scipy import sparse
 
 import pellucid
-from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, corpora, encode_corpus, read_shards
+from pellucid.bulk import BatchEncoder, Shard, corpora, encode_corpus, read_shards
 from pellucid.core.embedder import Embedder
 from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, WritingError
 from pellucid.persistence.checkpoints import WorkFolder
@@ -31,7 +31,7 @@ from pellucid.text.words import Vocabulary
 from resuming import stopped_at_writes
 
 WORDS = ["the", "apple", "pear", "car", "bicycle", "unheard", "été", "車"]
-SMALL = CorpusSettings(shard_size=7)
+SMALL = {"shard_size": 7}
 
 
 def some_texts(count: int) -> list[str]:
@@ -138,8 +138,7 @@ def test_what_is_no_batch_of_texts_is_named(fruit, columns, message):
 
 @pytest.mark.parametrize("id_field", [None, "n", "key"])
 def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, id_field):
-    settings = CorpusSettings(shard_size=8)
-    paths = encode_corpus(fruit, corpus, tmp_path / "out", id_field=id_field, settings=settings)
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", id_field=id_field, shard_size=8)
     assert [path.name for path in paths] == [f"shard-{n:06d}.parquet" for n in range(7)]
     found = whole(tmp_path / "out")
     named = {None: range(50), "n": range(100, 150), "key": map("k{}".format, range(50))}
@@ -148,8 +147,7 @@ def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, id_field):
 
 
 def test_sparse_shards(corpus, tmp_path):
-    settings = CorpusSettings(role="query", shard_size=20)
-    encode_corpus(Letters(), corpus, tmp_path / "out", settings=settings)
+    encode_corpus(Letters(), corpus, tmp_path / "out", role="query", shard_size=20)
     expected = Letters().encode_query(some_texts(50))
     assert (whole(tmp_path / "out").rows != expected).nnz == 0
     assert all(shard.rows.shape[1] == 26 for shard in read_shards(tmp_path / "out"))
@@ -159,7 +157,7 @@ def test_sparse_shards(corpus, tmp_path):
 @pytest.mark.parametrize("group", [1, 4, 50])
 def test_shards_and_row_groups_of_any_size(fruit, tmp_path, size, group):
     pq.write_table(pa.table({"text": some_texts(50)}), tmp_path / "c.parquet", row_group_size=group)
-    encode_corpus(fruit, tmp_path / "c.parquet", tmp_path / "out", settings=CorpusSettings(shard_size=size))
+    encode_corpus(fruit, tmp_path / "c.parquet", tmp_path / "out", shard_size=size)
     assert (whole(tmp_path / "out").rows == compiled(fruit)(some_texts(50))).all()
 
 
@@ -181,11 +179,11 @@ def as_file(path: Path, texts: list[str]) -> Path:
 @pytest.mark.parametrize("name", ["c.txt", "c.jsonl", "c.csv", "c.tsv", "c.txt.gz", "c.jsonl.xz", "c.csv.gz"])
 def test_every_format_gives_the_same(fruit, tmp_path, name):
     found, file = some_texts(20), as_file(tmp_path / name, some_texts(20))
-    encode_corpus(fruit, file, tmp_path / "out", settings=SMALL)
+    encode_corpus(fruit, file, tmp_path / "out", **SMALL)
     assert whole(tmp_path / "out").ids == list(range(20))
     assert (whole(tmp_path / "out").rows == compiled(fruit)(found)).all()
     if "txt" not in name:
-        encode_corpus(fruit, file, tmp_path / "named", id_field="own", settings=SMALL)
+        encode_corpus(fruit, file, tmp_path / "named", id_field="own", **SMALL)
         assert whole(tmp_path / "named").ids == [f"k{i}" for i in range(20)]
 
 
@@ -240,10 +238,10 @@ def test_bad_input_is_named_and_leaves_no_shard(fruit, tmp_path, case):
     assert len(encode_corpus(fruit, tmp_path / "good.txt", tmp_path / "out")) == 1
 
 
-def test_settings_are_checked():
+def test_settings_are_checked(fruit, corpus, tmp_path):
     for settings, message in [({"shard_size": 0}, "is 0"), ({"role": "x"}, "'x'")]:
         with pytest.raises(InputError, match=message):
-            CorpusSettings(**settings)
+            encode_corpus(fruit, corpus, tmp_path / "out", **settings)
 
 
 def test_a_pipe_is_refused(fruit, tmp_path):
@@ -262,7 +260,7 @@ def test_a_stop_at_any_write_changes_nothing(fruit, corpus, tmp_path, name):
     (tmp_path / "runs").mkdir()
 
     def job(folder):
-        return encode_corpus(fruit, file, folder, settings=SMALL)
+        return encode_corpus(fruit, file, folder, **SMALL)
 
     for folder, paths in stopped_at_writes(job, tmp_path / "runs", most=99):
         assert len(paths) == 8
@@ -273,15 +271,15 @@ def test_a_stop_at_any_write_changes_nothing(fruit, corpus, tmp_path, name):
 
 
 def test_what_is_there_is_not_made_again(fruit, corpus, tmp_path):
-    first, *others = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    first, *others = encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
     before = {path: path.stat().st_mtime_ns for path in others}
     first.unlink()
-    encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
     assert first.exists() and {path: path.stat().st_mtime_ns for path in others} == before
 
 
 def test_another_run_is_refused_by_name(fruit, corpus, tmp_path):
-    encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
     before = content(tmp_path / "out")
     other = written(tmp_path / "other.parquet", pa.table({"text": some_texts(49), "n": [*range(49)]}))
     turned = pellucid.StaticEmbedder(fruit.vocabulary, -fruit.vectors)
@@ -291,9 +289,9 @@ def test_another_run_is_refused_by_name(fruit, corpus, tmp_path):
         (fruit, corpus, {"id_field": "n"}, r"\(different: id_field\)"),
     ]:
         with pytest.raises(InputError, match=message):
-            encode_corpus(model, file, tmp_path / "out", settings=SMALL, **arguments)
+            encode_corpus(model, file, tmp_path / "out", **SMALL, **arguments)
     with pytest.raises(InputError, match=r"\(different: shard_size\)"):
-        encode_corpus(fruit, corpus, tmp_path / "out", settings=CorpusSettings(shard_size=9))
+        encode_corpus(fruit, corpus, tmp_path / "out", shard_size=9)
     assert content(tmp_path / "out") == before
 
 
@@ -310,25 +308,25 @@ def test_a_folder_of_something_else_is_left_alone(fruit, corpus, tmp_path):
 
 
 def test_damage_is_named_and_mended(fruit, corpus, tmp_path):
-    paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
     before = content(tmp_path / "out")
     for damage in (before[paths[2].name][:-9], None):
         paths[2].unlink()
         if damage is not None:
             paths[2].write_bytes(damage)
             with pytest.raises(ModelFolderError, match=paths[2].name):
-                encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+                encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
         with pytest.raises(ModelFolderError, match=paths[2].name):
             list(read_shards(tmp_path / "out"))
         paths[2].unlink(missing_ok=True)
-        encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+        encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
         assert content(tmp_path / "out") == before
 
 
 def test_an_unfinished_run_is_not_read(fruit, tmp_path):
     table = pa.table({"text": pa.concat_arrays([pa.array(["apple"] * 7), not_utf8()])})
     with pytest.raises(CorpusError, match="not UTF-8"):
-        encode_corpus(fruit, written(tmp_path / "c.parquet", table), tmp_path / "out", settings=SMALL)
+        encode_corpus(fruit, written(tmp_path / "c.parquet", table), tmp_path / "out", **SMALL)
     assert len(content(tmp_path / "out")) == 1  # what was encoded stays
     with pytest.raises(InputError, match="has not ended"):
         read_shards(tmp_path / "out")
@@ -336,8 +334,8 @@ def test_an_unfinished_run_is_not_read(fruit, tmp_path):
 
 SCRIPT = """
 import sys
-from pellucid.bulk import CorpusSettings, encode_corpus
-encode_corpus(sys.argv[1], sys.argv[2], sys.argv[3], settings=CorpusSettings(shard_size=int(sys.argv[4])))
+from pellucid.bulk import encode_corpus
+encode_corpus(sys.argv[1], sys.argv[2], sys.argv[3], shard_size=int(sys.argv[4]))
 """
 
 
@@ -354,7 +352,7 @@ def test_no_space_is_named_and_loses_nothing(fruit, tmp_path):
     process = started(tmp_path / "model", file, tmp_path / "out", 25_000, script=script)
     assert "WritingError" in process.communicate()[1] and process.returncode == 1
     assert len(content(tmp_path / "out")) <= 1  # the second shard is small
-    encode_corpus(str(tmp_path / "model"), file, tmp_path / "out", settings=CorpusSettings(shard_size=25_000))
+    encode_corpus(str(tmp_path / "model"), file, tmp_path / "out", shard_size=25_000)
     assert (whole(tmp_path / "out").rows == compiled(fruit)(some_texts(30_000))).all()
     assert issubclass(WritingError, PellucidError)
 
@@ -511,13 +509,13 @@ def test_a_manifest_nested_deeply_is_damaged(fruit, tmp_path):
 
 def test_a_shard_that_no_manifest_names_is_made_anew(fruit, corpus, tmp_path):
     """A run that was killed between a shard and its checksum: the file may be anything."""
-    paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
     before = content(tmp_path / "out")
     with WorkFolder(tmp_path / "out") as work:
         kept = {name: known for name, known in work.metadata["shards"].items() if name != paths[1].name}
         work.commit({"shards": kept, "complete": False})
     paths[1].write_bytes(b"half a shard")
-    encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
+    encode_corpus(fruit, corpus, tmp_path / "out", **SMALL)
     assert content(tmp_path / "out") == before
 
 
@@ -542,13 +540,13 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(fruit, tmp_path, name
 
     save(texts)
     monkeypatch.setattr(corpora, "_write_shard", changing)
-    form = CorpusSettings(shard_size=10)
+    form = {"shard_size": 10}
     with pytest.raises(CorpusError, match="was changed while it was read"):
-        encode_corpus(fruit, file, tmp_path / "out", settings=form)
+        encode_corpus(fruit, file, tmp_path / "out", **form)
     with pytest.raises(InputError, match="has not ended"):
         list(read_shards(tmp_path / "out"))
     save(texts)
-    encode_corpus(fruit, file, tmp_path / "out", settings=form)
+    encode_corpus(fruit, file, tmp_path / "out", **form)
     np.testing.assert_array_equal(whole(tmp_path / "out").rows, compiled(fruit)(texts))
 
 

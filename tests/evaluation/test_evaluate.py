@@ -242,7 +242,7 @@ def test_an_absent_file_is_told_before_any_work(data: Path) -> None:
 
 BROKEN = [
     ("sts/STS12/test.tsv", "sentence1\tscore\na\t1\n", r"STS12/test\.tsv has no column 'sentence2'.*sentence1, score"),
-    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\n", "line 2: 2 cells, but the header line has 3"),
+    ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\n", "line 2 has 2 cells; the header has 3"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tgood\n", "line 3: the score 'good' is not"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\t\n", "line 3: the score '' is not"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tnan\n", "line 3: the score 'nan' is not"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.bulk.batches import EMBEDDING, BatchEncoder, checked_column
-from pellucid.core.arrays import Role, validate_role
+from pellucid.core.arrays import Role
 from pellucid.core.fingerprint import record_model
 from pellucid.errors import CorpusError, InputError, ModelFolderError, check_integer, shown
 from pellucid.persistence.checkpoints import WorkFolder
@@ -38,24 +38,6 @@ _BATCH_TEXTS = 8_192  # encoded and written together, at most
 _OPTIONS = ("encoding", "delimiter", "quoting")  # of a file, by which its texts may differ
 
 
-@dataclass(frozen=True)
-class CorpusSettings:
-    """How a corpus is encoded and written.
-
-    Attributes:
-        role: what the texts are encoded as: "query", "document", or None for what `encode` does.
-        shard_size: texts in a shard; a crash loses at most so many.
-    """
-
-    role: Role = None
-    shard_size: int = 65_536
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        validate_role(self.role)
-        check_integer("shard_size", self.shard_size)
-
-
 def encode_corpus(
     model: Any,
     corpus: str | os.PathLike[str] | CorpusFile,
@@ -63,7 +45,8 @@ def encode_corpus(
     *,
     field: str = "text",
     id_field: str | None = None,
-    settings: CorpusSettings | None = None,
+    role: Role = None,
+    shard_size: int = 65_536,
 ) -> list[Path]:
     """Encode a file of any number of texts into a folder of shards, in bounded memory.
 
@@ -76,7 +59,8 @@ def encode_corpus(
         folder: for the shards: new, empty, or that of the run to resume.
         field: the key or column of the texts, in a file named by a path.
         id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
-        settings: how; None for shards of 65,536 texts, encoded as `encode` does.
+        role: what the texts are encoded as: "query", "document", or None for what `encode` does.
+        shard_size: texts in a shard; a crash loses at most so many.
 
     Returns:
         the paths of the shards, in the order of the texts.
@@ -88,7 +72,8 @@ def encode_corpus(
         WritingError: no space or no permission; what is encoded stays.
         MissingExtraError: pyarrow is not installed.
     """
-    settings, folder = settings or CorpusSettings(), Path(folder)
+    folder = Path(folder)
+    check_integer("shard_size", shard_size)
     file = corpus_file(corpus, field)
     if file is None:
         raise InputError(f"the corpus is {type(corpus).__name__}; give a file, as it is read more than once")
@@ -96,16 +81,16 @@ def encode_corpus(
         file = replace(file, id_field=id_field)
     has_ids = id_field is not None
     _check_paths(file, folder, has_ids)
-    encode = BatchEncoder(model, column=file.field, role=settings.role)
+    encode = BatchEncoder(model, column=file.field, role=role)
     with WorkFolder(folder) as work:
         before = _stamp(file.source)
         options = {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None}
-        source = {"field": file.field, "id_field": id_field, "corpus": checksum(file.source)}
-        work.bind_settings(source | asdict(settings) | options)
+        settings = {"field": file.field, "id_field": id_field, "role": role, "shard_size": shard_size}
+        work.bind_settings({**settings, "corpus": checksum(file.source), **options})
         record_model(work.metadata, encode.encoder, folder)
         shards = _finished(folder, work.metadata.get("shards", {}))
         n_texts = 0
-        batches = _cut(_batches(file, has_ids), settings.shard_size)
+        batches = _cut(_batches(file, has_ids), shard_size)
         with Progress("encoding") as progress:
             for number, numbered in groupby(batches, key=itemgetter(0)):
                 name = f"shard-{number:06d}.parquet"

@@ -177,10 +177,9 @@ def encode(
         return
     if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
-    from pellucid.bulk import CorpusSettings, encode_corpus
+    from pellucid.bulk import encode_corpus
 
-    settings = CorpusSettings(role=text_role)
-    shards = encode_corpus(model, corpus_file(file, file_options), folder, id_field=id_field, settings=settings)
+    shards = encode_corpus(model, corpus_file(file, file_options), folder, id_field=id_field, role=text_role)
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError
 from pellucid.process import ProcessSetting, ignored_warnings
-from pellucid.text.lines import parse_json, read_lines
+from pellucid.text.tables import CorpusFile
 
 
 class ScoredPairs(NamedTuple):
@@ -246,32 +246,27 @@ def read_sts(task: LocalTask) -> ScoredPairs:
 
 
 def read_table(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Read named columns of a tab-separated file with a header line: column -> its cells."""
-    lines = read_lines(path)
-    header = next(lines, "").split("\t")
-    missing = [column for column in columns if column not in header]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; its header line has {', '.join(header)}")
-    column_indices = [header.index(column) for column in columns]
-    rows = []
-    for number, line in enumerate(lines, start=2):
-        cells = line.split("\t")
-        if len(cells) != len(header):
-            raise InputError(f"{path}, line {number}: {len(cells)} cells, but the header line has {len(header)}")
-        rows.append([cells[index] for index in column_indices])
+    """Read named columns of a tab-separated file with a header line: column -> its cells.
+
+    Raises:
+        CorpusError: the file is broken or has no such column.
+        InputError: there is nothing below the header.
+    """
+    file = CorpusFile(path, field=columns[0], delimiter="\t", quoting="none")
+    rows = [row.values for row in file.rows(columns)]
     if not rows:
         raise InputError(f"{path} has a header line and nothing below it")
-    return {column: list(cells) for column, cells in zip(columns, zip(*rows))}
+    return {column: [values[column] for values in rows] for column in columns}
 
 
 def read_records(path: Path, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON-lines file, each of which must have `fields`."""
-    for number, line in enumerate(read_lines(path), start=1):
-        record = parse_json(line, f"{path}, line {number}: ")
-        absent = [field for field in fields if not isinstance(record, dict) or field not in record]
+    file = CorpusFile(path, field=fields[0])
+    for row in file.rows():
+        absent = [field for field in fields if not isinstance(row.values, dict) or field not in row.values]
         if absent:
-            raise InputError(f"{path}, line {number} has no field {absent[0]!r}")
-        yield record
+            raise InputError(f"{file.locate(row)} has no field {absent[0]!r}")
+        yield row.values
 
 
 def _silence() -> Callable[[], object]:

@@ -1,7 +1,7 @@
 """Rows to train on: a query, texts that belong to it, texts that do not, and a teacher's scores.
 
-The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also `.gz`, `.xz`)
-or of a `.parquet` file:
+The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also packed) or of a
+`.parquet` file:
 
     {"query": str, "pos": [str], "neg": [str], "pos_scores": [float], "neg_scores": [float], "prompt": str, "type": str}
 
@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pellucid.errors import CorpusError, InputError
-from pellucid.text.lines import UNPACKERS, check_file, parse_json, read_lines
-from pellucid.text.parquet import Table
-
-_ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
+from pellucid.text.tables import CorpusFile
 
 
 @dataclass(frozen=True)
@@ -164,11 +161,14 @@ def read_training_sets(paths: str | os.PathLike[str] | Iterable[str | os.PathLik
     sets: list[TrainingSet] = []
     for path in map(Path, [paths] if isinstance(paths, (str, os.PathLike)) else paths):
         by_type: dict[str, list[TrainingRow]] = {}
-        for location, value in _raw_rows(path):
+        file = CorpusFile(path, field="query")
+        if file.kind not in (".jsonl", ".parquet"):
+            raise CorpusError(f"training rows are read from .jsonl (also packed) or .parquet, not from {path}")
+        for file_row in file.rows(skip_blank=True):
             try:
-                row = _as_row(value)
-            except (InputError, CorpusError) as error:
-                raise CorpusError(f"{path}, {location}: {error}; correct or remove the row") from error
+                row = _as_row(file_row.values)
+            except InputError as error:
+                raise CorpusError(f"{file.locate(file_row)}: {error}; correct or remove the row") from error
             by_type.setdefault(row.type, []).append(row)
         if not by_type:
             raise CorpusError(f"{path} holds no row to train on")
@@ -179,26 +179,8 @@ def read_training_sets(paths: str | os.PathLike[str] | Iterable[str | os.PathLik
     return sets
 
 
-def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place of each row and what it holds, as JSON where the file is of lines."""
-    check_file(path, "training file")
-    if not path.name.lower().endswith(_ENDINGS):
-        raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
-    if path.suffix.lower() == ".parquet":
-        with Table(path) as table:
-            names = [name for name in table.names if name in TrainingRow.__dataclass_fields__]
-            yield from (
-                (f"row {number}", dict(zip(names, cells))) for number, cells in enumerate(table.cells(names), 1)
-            )
-        return
-    for number, line in enumerate(read_lines(path, "training file"), 1):
-        if line and not line.isspace():
-            yield f"line {number}", line
-
-
 def _as_row(value: Any) -> TrainingRow:
     """Return a row of what a file holds; other fields than ours are for other programs."""
-    value = parse_json(value) if isinstance(value, str) else value
     if not isinstance(value, dict):
         raise InputError(f"a row is an object with 'query' and 'pos', got {value!r:.40}")
     fields = {name: value[name] for name in TrainingRow.__dataclass_fields__ if value.get(name) not in (None, "", [])}

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pellucid.static.training.extraction import ExtractionSettings as ExtractionSettings
     from pellucid.static.training.languages import distill_languages as distill_languages
     from pellucid.static.training.parallel import read_parallel as read_parallel
-    from pellucid.static.training.segmentation import segmenter as segmenter
     from pellucid.static.training.tuning import (
         RefinementSettings as RefinementSettings,
         TuningSettings as TuningSettings,
@@ -24,7 +23,6 @@ else:
             "pellucid.static.training.extraction": "ExtractionSettings",
             "pellucid.static.training.languages": "distill_languages",
             "pellucid.static.training.parallel": "read_parallel",
-            "pellucid.static.training.segmentation": "segmenter",
             "pellucid.static.training.tuning": "RefinementSettings TuningSettings",
         },
     )

@@ -38,19 +38,41 @@ _SEGMENTING = threading.RLock()
 
 @lru_cache(maxsize=16)
 def word_finder(language: str | None) -> Callable[[str], list[Word]]:
-    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation."""
+    """Return the function that finds the words of a text in `language`, in order, punctuation left out.
+
+    The same text always gives the same words. Where the text holds no unspaced script, they are those of `split_words`.
+
+    Args:
+        language: an ISO 639 code, also with more behind it: "de", "zh", "zh-Hant", "jpn". "und" (no language given)
+            takes every language as one that puts spaces between its words, and so does None.
+
+    Raises:
+        InputError: it is no such code, or the language is written without spaces and nothing here cuts it.
+        MissingExtraError: the library for this language is not installed.
+
+    >>> [word.text for word in word_finder("fr")("C'est l'été.")]
+    ['C', 'est', 'l', 'été']
+    """
     if language is None:
         return split_words
-
-    segment = segmenter(language)
-    if _code(language) not in ("zh", "ja", "th"):
+    code = _code(language)
+    if not code:
+        raise InputError(f"the language is {language!r}; give an ISO 639 code such as 'de', 'zh' or 'jpn'")
+    if code in _WITHOUT_SEGMENTER:
+        raise InputError(
+            f"{_WITHOUT_SEGMENTER[code]} ({language!r}) is written without spaces and nothing here cuts it into words; "
+            "put spaces between the words of the texts and give the language as 'und'"
+        )
+    open_segmenter = {"zh": _chinese, "ja": _japanese, "th": _thai}.get(code)
+    if open_segmenter is None:
         return split_words
+    cut = open_segmenter()
 
     def find(text: str) -> list[Word]:
         words: list[Word] = []
         form, end = normalize(text), 0
         with _SEGMENTING:  # SudachiPy refuses two threads at once
-            pieces = segment(form.text)
+            pieces = list(_pieces(form.text, cut))
         for piece in pieces:
             start = form.text.find(piece, end)
             if start >= 0:  # else the segmenter has rewritten what it cut
@@ -61,41 +83,9 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
     return find
 
 
-def segmenter(language: str) -> Callable[[str], list[str]]:
-    """Return the function that cuts a text of `language` into its words, in order, punctuation left out.
-
-    The same text always gives the same words. Where the text holds no unspaced script, they are those of `split_words`.
-
-    Args:
-        language: an ISO 639 code, also with more behind it: "de", "zh", "zh-Hant", "jpn". "und" (no language given)
-            takes every language as one that puts spaces between its words.
-
-    Raises:
-        InputError: it is no such code, or the language is written without spaces and nothing here cuts it.
-        MissingExtraError: the library for this language is not installed.
-
-    >>> segmenter("fr")("C'est l'été.")
-    ['C', 'est', 'l', 'été']
-    """
-    code = _code(language)
-    if not code:
-        raise InputError(f"the language is {language!r}; give an ISO 639 code such as 'de', 'zh' or 'jpn'")
-    if code in _WITHOUT_SEGMENTER:
-        raise InputError(
-            f"{_WITHOUT_SEGMENTER[code]} ({language!r}) is written without spaces and nothing here cuts it into words; "
-            "put spaces between the words of the texts and give the language as 'und'"
-        )
-    cut = {"zh": _chinese, "ja": _japanese, "th": _thai}.get(code)
-    opened = cut and cut()
-    return lambda text: list(_words(text, opened))
-
-
-def _words(text: str, cut: _Cut | None) -> Iterator[str]:
+def _pieces(text: str, cut: _Cut) -> Iterator[str]:
     """Yield the words of a text, its runs of unspaced script cut by `cut`."""
     for piece in (word.text for word in split_words(text)):
-        if cut is None:
-            yield piece
-            continue
         done = 0
         for run in unspaced_run.finditer(piece):
             if run.start() > done:
