@@ -135,6 +135,8 @@ def test_each_word_of_a_line_earns_its_place(text1: str, text2: str) -> None:
         ("worth 100 euros", "worth 900 euros", ['"worth" (', "The numbers differ: 100 / 900"], "100 euros"),
         ("love this song", "install the package with pip", ["hardly anything in common", 'for "love"'], "is close to"),
         ("he plays", "she was playing", ['"plays" is a form of "playing"'], "match"),
+        ("a haplogroup", "haplogroups of one haplogroup", ['both say "haplogroup"'], '"haplogroups"'),
+        ("the facilities", "a facility", ['"facilities" is a form of "facility"'], "close to"),
         ("cheap flights to rome", "low-cost airfare", ['is close to "low-cost airfare"'], '"cost'),
         ("a flask of 0.75 litre", "steel bottle, 750 ml", ["The numbers differ: 0.75 / 750"], '"75 '),
         ("aspirin for the heart", "acetylsalicylic acid", ['"aspirin" to "acetylsalicylic"'], '2 for "aspirin"'),
@@ -250,6 +252,9 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
     opening = "Similarity 0.60, mostly not explained by words (+0.60; "
     assert why.summary() == f'{opening}model.with_reasons("measured") measures it). Estimated, not checked.'
+    shared = Row(SHARED, (SHARED,), 3.4, 0.0, kind=SHARED)  # what any two texts have hides no context
+    why = Explanation.from_terms("dense", ("x", "y"), 4.0, [context, shared])
+    assert why.summary().startswith("Similarity 4.00, mostly not explained by words (+0.60; ")
 
 
 def paired(text1: str, text2: str, values: dict[tuple[str, str], float], **fields: str) -> Explanation:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pellucid.explain.checks import MAX_COMPARED_CHARS, Checks, find_changes
 from pellucid.explain.groups import Group, distinct_phrases
-from pellucid.explain.rows import CONTEXT, SCORE_EPS
+from pellucid.explain.rows import CONTEXT, SCORE_EPS, SHARED
 from pellucid.text.function_words import differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 
@@ -29,7 +29,7 @@ _NUMBER_WORDS = {
 } | {f"{tens}ty": f"{n}0" for n, tens in enumerate("twen thir for fif six seven eigh nine".split(), 2)}
 _NUMBER = re.compile(rf"\d+(?:[.,:]\d+)*|(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-_ENDING = re.compile(r"(?:s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
+_ENDING = re.compile(r"(?<=\w{3})(?:ies|y|s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
 _PIECES = frozenset({"n", "t", "don", "won"})  # of "don't", which are words or letters of their own
 _SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*(?!\W*\d)")  # "no. 7" denies nothing
 
@@ -65,9 +65,8 @@ class Summary(NamedTuple):
         lines = [group for group in self.groups if not group.is_sum]
         lines = [line for line in lines if not explained.issuperset(_words(chain(*self._phrases(line))))] or lines
         is_encoder = any(group.kind == CONTEXT for group in self.groups)
-        sums = (
-            g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE and (g.kind != CONTEXT or g.share < 0.5)
-        )
+        unexplained = self._unexplained()
+        sums = [g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE and g is not unexplained]
         large = "; ".join(f"{g.name} {self._amount(g)}" for g in sums)  # what is in no line, if it is much
         is_pair = len(self.texts) == 2 and self.subject == "Similarity"  # of a query and a document much differs
         sentences, near = [self._reasons(lines), large], "nearest"
@@ -135,11 +134,16 @@ class Summary(NamedTuple):
             return f" (weak: {100 - percentile:.0f}% of unrelated pairs score as high)"
         return f" (higher than {99.9 if percentile >= 99.9 else int(percentile)}% of unrelated pairs)"
 
+    def _unexplained(self) -> Group | None:
+        """Return the context where it is half or more of what the score has beyond what all texts share."""
+        own = self.score - sum(group.contribution for group in self.groups if group.kind == SHARED)
+        is_half = (g for g in self.groups if g.kind == CONTEXT and g.contribution >= max(own, SCORE_EPS) / 2)
+        return next(is_half, None)
+
     def _reasons(self, lines: Sequence[Group]) -> str:
         """Return the sentence of the groups that raise the score most, and of the one that lowers it most."""
         opening = self._opening()
-        context = next((group for group in self.groups if group.kind == CONTEXT), None)
-        if context is not None and context.share >= 0.5:
+        if (context := self._unexplained()) is not None:
             how = 'model.with_reasons("measured")' if self.subject == "Similarity" else "hit.measured()"
             opening += f", mostly not explained by words ({_signed(context.contribution)}; {how} measures it)"
         large = [line for line in lines if abs(line.contribution) >= _MIN_SIZE or len(self.texts) == 1]
@@ -218,9 +222,11 @@ def _relation(phrases: Sequence[str], partners: Sequence[str], value: float) -> 
         return f"{first} {is_or_are} unlike {second}"
     if _words(phrases) == _words(partners):
         return f"{_SAME}{first}"
-    forms = [{*words, _ENDING.sub("", min(words))} for words in (_words(phrases), _words(partners)) if len(words) == 1]
-    if len(forms) == 2 and forms[0] & forms[1]:
-        return f"{first} is a form of {second}"
+    forms = [[{word, _ENDING.sub("", word)} for word in _words(of_text)] for of_text in (phrases, partners)]
+    if all(any(form & other for other in others) for one, others in (forms, forms[::-1]) for form in one):
+        forms_of = "is a form of" if len(phrases) < 2 else "are forms of"
+        same = [phrase for phrase in phrases if lowercase(phrase) in map(lowercase, partners)]
+        return f"{_SAME}{and_listed(same)}" if same else f"{first} {forms_of} {second}"
     return f"{first} {is_or_are} close to {second}"
 
 
