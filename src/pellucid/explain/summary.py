@@ -81,7 +81,7 @@ class Summary(NamedTuple):
             sentences.append(f"not in {self.labels[1]}: {_some(missing)}")
         if self.unknown:
             words = {lowercase(word): word for word in self.unknown[::-1]}
-            where = {word: is_pair and all(word in lowercase(text) for text in self.texts) for word in words}
+            where = {word: is_pair and all(_words([word]) <= _words([text]) for text in self.texts) for word in words}
             named = [_quoted(word) + " (in both texts)" * where[lower] for lower, word in reversed(words.items())]
             sentences.append(f"{'words without reasons' if is_encoder else 'unknown words'}: {_some(named)}")
         if self.checks is None and is_encoder:
