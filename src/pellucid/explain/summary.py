@@ -9,8 +9,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from pellucid.explain.checks import MAX_COMPARED_CHARS, Checks, find_changes
-from pellucid.explain.groups import Group, distinct_phrases
-from pellucid.explain.rows import CONTEXT, SCORE_EPS, SHARED
+from pellucid.explain.groups import COMMON, Group, distinct_phrases
+from pellucid.explain.rows import CONTEXT, SCORE_EPS
 from pellucid.text.function_words import differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 
@@ -136,7 +136,7 @@ class Summary(NamedTuple):
 
     def _unexplained(self) -> Group | None:
         """Return the context where it is half or more of what the score has beyond what all texts share."""
-        own = self.score - sum(group.contribution for group in self.groups if group.kind == SHARED)
+        own = self.score - sum(group.contribution for group in self.groups if group.kind == COMMON)
         is_half = (g for g in self.groups if g.kind == CONTEXT and g.contribution >= max(own, SCORE_EPS) / 2)
         return next(is_half, None)
 
