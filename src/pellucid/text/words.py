@@ -48,11 +48,9 @@ JOINER = "\u2581"
 
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
-_ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _BLANKS = re.compile(r"[^\S\x1c-\x1f]+")  # Python has four control characters among them, which belong to words
 _CHUNK_WORDS = 1_000  # of a vocabulary, looked at together: those of ASCII alone take a tenth of the time of others
 _MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered: 0.5 MB, of the 32 texts together 16 MB
-_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
 
 Span = tuple[int, int]
 """Start and end of a part of a text, in characters."""
@@ -385,31 +383,13 @@ class Vocabulary:
         return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
 
     def _spaced(self, text: str) -> str:
-        spaced = text
         if text.isascii():
-            return self._spaced_ascii(text)
-        if self._unspaced_lengths and unspaced_run.search(text):
-            if self._has_mixed or JOINER in text:  # a piece such as "T恤" may have to stay whole
-                return " ".join([word.text for word in self.split(text)])
-            spaced = unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
-        pairs = self._phrase_pairs if self._phrase_lengths else set()
-        if pairs is None or (pairs and not pairs.isdisjoint(pairwise(_simple_words(spaced)))):
-            return " ".join([word.text for word in self.split(text)])
-        return spaced
-
-    def _spaced_ascii(self, text: str) -> str:
-        """Return an ASCII text with its phrases joined: `split` without the pre-tokenizer and the spans."""
-        lowered = _ASCII_PIECE.findall(text.lower())
-        if self._phrase_lengths.keys().isdisjoint(lowered):
-            return text
-        pieces = _ASCII_PIECE.findall(text)
-        written: list[str] = []
-        done = 0
-        for start, end, phrase in self._phrases(pieces, lowered, lambda s, e: _ASCII_MARKS.isdisjoint(pieces[s:e])):
-            written += pieces[done:start]
-            written.append(phrase)
-            done = end
-        return " ".join(written + pieces[done:]) if written else text
+            pairs = pairwise(_ASCII_PIECE.findall(text.lower()))
+            if not any(second in self._phrase_lengths.get(first, ()) for first, second in pairs):
+                return text
+        if not self._phrase_lengths and not self._has_mixed and JOINER not in text:  # else a piece may stay whole
+            return unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
+        return " ".join([word.text for word in self.split(text)])
 
     @cached_property
     def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:
@@ -432,12 +412,6 @@ class Vocabulary:
         for (first, second), several in lengths.items():
             nested.setdefault(first, {})[second] = several
         return nested
-
-    @cached_property
-    def _phrase_pairs(self) -> set[tuple[str, str]] | None:
-        """Two runs of letters that each phrase begins with; None if one has fewer."""
-        starts = [_simple_words(phrase)[:2] for phrase in self.forms if is_phrase(phrase)]
-        return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
 
     def _cut(self, word: Word) -> Iterator[Word]:
         """Yield `word`, or where it holds unspaced script its known words and what is left."""
@@ -473,35 +447,21 @@ class Vocabulary:
         return words
 
     def _with_phrases(self, words: list[Word], text: str) -> Iterator[Word]:
-        """Yield `words` with those that are a phrase as one."""
-
-        def close(start: int, end: int) -> bool:
-            gaps = (text[word.end : after.start] for word, after in pairwise(words[start:end]))
-            return all(not gap or gap.isspace() for gap in gaps)  # words of unspaced scripts have nothing between them
-
-        texts = [word.text for word in words]
+        """Yield `words` with those that are a phrase as one; words of unspaced scripts have nothing between them."""
         done = 0
-        for start, end, phrase in self._phrases(texts, list(map(lowercase, texts)), close):
-            yield from words[done:start]
-            yield Word(phrase, words[start].start, words[end - 1].end)
-            done = end
-        yield from words[done:]
-
-    def _phrases(
-        self, words: list[str], lowered: list[str], close: Callable[[int, int], bool]
-    ) -> Iterator[tuple[int, int, str]]:
-        """Yield where the phrases among `words` start and end, and their spelling; `close` says what may be one."""
-        done = 0
-        for start, (first, second) in enumerate(pairwise(lowered)):
+        for start, (first, second) in enumerate(pairwise(lowercase(word.text) for word in words)):
             if start < done or first not in self._phrase_lengths:
                 continue
             for length in self._phrase_lengths[first].get(second, ()):
-                end = start + length
-                phrase = JOINER.join(words[start:end])
-                if end <= len(words) and self.has_row(phrase) and close(start, end):
-                    yield start, end, phrase
-                    done = end
+                members = words[start : start + length]
+                phrase = JOINER.join(word.text for word in members)
+                gaps = (text[word.end : after.start] for word, after in pairwise(members))
+                if len(members) == length and self.has_row(phrase) and all(not gap or gap.isspace() for gap in gaps):
+                    yield from words[done:start]
+                    yield Word(phrase, members[0].start, members[-1].end)
+                    done = start + length
                     break
+        yield from words[done:]
 
     def _prefix_row(self, word: str) -> int:
         if len(word) > MAX_WORD_CHARS or self.subwords is None:
@@ -523,11 +483,6 @@ def _lengths(starts: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ..
     for start, length in starts:
         lengths.setdefault(start, set()).add(length)
     return {start: tuple(sorted(several, reverse=True)) for start, several in lengths.items()}
-
-
-def _simple_words(text: str) -> list[str]:
-    """Return the runs of letters and digits of `text` in lower case."""
-    return _SIMPLE.findall(lowercase(text).replace("\u03c2", "\u03c3"))  # sigma at the end of a word
 
 
 def spans_by(items: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
