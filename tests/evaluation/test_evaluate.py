@@ -328,6 +328,6 @@ def test_a_score_that_is_undefined_is_null_in_json(tmp_path: Path, fruit: Static
 
 def test_mteb_is_told_what_the_model_knows() -> None:
     meta = MtebEncoder(pellucid.load("static-en")).mteb_model_meta
-    assert (meta.embed_dim, meta.license, meta.languages) == (256, "cc-by-sa-4.0", ["eng-Latn"])
-    assert meta.similarity_fn_name.value == "cosine" and meta.open_weights and meta.n_parameters > 256 * 90_000
+    assert meta.embed_dim == 256 and meta.n_parameters > 256 * 90_000
+    assert meta.similarity_fn_name.value == "cosine" and meta.open_weights
     type(meta).model_validate(meta.model_dump(exclude={"loader"}) | {"loader": None})  # as MTEB reads its own files

@@ -299,29 +299,18 @@ def _open(model: Any) -> Embedder:
 
 
 def _model_facts(model: Embedder) -> dict[str, Any]:
-    """Return what MTEB asks about a model: sizes, similarity, and licence and languages as its card says."""
-    from huggingface_hub import ModelCardData
-    from huggingface_hub.repocard import metadata_load
-    from mteb.languages import iso_mappings
+    """Return what MTEB asks about a model that can be measured: its sizes and similarity."""
     from mteb.models.model_meta import ScoringFunction
 
-    as_iso = getattr(
-        iso_mappings, "_hf_langs_to_iso_lang_scripts", lambda codes: None
-    )  # MTEB's own for cards, "eng-Latn"
     identity = model.identity()
     stored: Iterable[Any] = identity.values() if isinstance(identity, Mapping) else [identity]
     sizes = [part.size for part in stored if isinstance(part, np.ndarray)]
     sizes += [weight.numel() for part in stored if hasattr(part, "parameters") for weight in part.parameters()]
-    card = ModelCardData()
-    if model.folder is not None and (model.folder / "README.md").is_file():
-        card = ModelCardData(**(metadata_load(model.folder / "README.md") or {}))
     return {
         "embed_dim": model.get_embedding_dimension(),
         "max_tokens": model.max_seq_length,
         "similarity_fn_name": ScoringFunction(model.similarity_fn_name),
         "n_parameters": sum(sizes) or None,
-        "license": None if card.license == "other" else card.license,
-        "languages": as_iso(card.language),
     }
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import missing_extra
 
 try:
     import torch
@@ -56,33 +56,12 @@ def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[A
         values, float32 [texts, k]; argmax, int64 [texts, k]: the first position of the largest logit. Where no
         position is allowed or the largest logit is not above 0, the value is 0 and the position -1. A NaN among the
         logits shows as NaN or infinity.
-
-    Raises:
-        InputError: the shapes or types do not fit together.
     """
-    _check(hidden, mask, weight, bias)
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
     bias = None if bias is None else bias.to(torch.float32)
     values, argmax = _MaxPooled.apply(hidden.to(dtype), mask, weight.to(dtype), bias)
     return values, argmax
-
-
-def _check(hidden: Any, mask: Any, weight: Any, bias: Any) -> None:
-    if hidden.ndim != 3 or not hidden.is_floating_point():
-        raise InputError(f"hidden must be float [texts, positions, d], got {hidden.dtype} {list(hidden.shape)}")
-    if mask.dtype != torch.bool or mask.shape != hidden.shape[:2]:
-        raise InputError(
-            f"mask must be bool {list(hidden.shape[:2])}, one cell for each position of hidden; "
-            f"got {mask.dtype} {list(mask.shape)}"
-        )
-    if weight.ndim != 2 or weight.shape[1] != hidden.shape[2]:
-        raise InputError(
-            f"weight must be [k, {hidden.shape[2]}], as wide as the hidden states; got {list(weight.shape)}. "
-            "Take the centroids of this model's own head"
-        )
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise InputError(f"bias must be [{weight.shape[0]}], one number for each cluster; got {list(bias.shape)}")
 
 
 class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
