@@ -100,10 +100,6 @@ class Cards(Report):
         """Return the number of cards."""
         return len(self.cards)
 
-    def __iter__(self) -> Iterator[Card]:
-        """Yield the cards in the order of the model."""
-        return iter(self.cards)
-
     def __getitem__(self, index: int) -> Card:
         """Return the card at `index`, from 0."""
         return self.cards[index]

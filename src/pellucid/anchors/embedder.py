@@ -46,8 +46,9 @@ from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, check_number, shown, warn
 from pellucid.loading import load, open_sentence_transformer
 from pellucid.persistence.folder import resolve_reference
-from pellucid.persistence.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
+from pellucid.persistence.store import is_sound, read_json, read_tensors, write_json, write_tensors
 from pellucid.text.inputs import check_texts
+from pellucid.text.lines import read_lines
 from pellucid.text.words import Coverage, Span
 
 if TYPE_CHECKING:
@@ -66,16 +67,11 @@ def read_anchors(path: str | Path) -> list[str]:
     """Read anchor texts: a JSON list, a JSON object of them in order (the authors' published form), or a line each.
 
     Raises:
-        ModelFolderError: the file is missing, no UTF-8, no JSON of that form, or holds no text.
+        CorpusError: a file of lines is missing or no UTF-8.
+        ModelFolderError: the file is missing, no JSON of that form, or holds no text.
     """
-    try:
-        if Path(path).suffix.lower() == ".json":
-            loaded = read_json(path, max_bytes=_MAX_LIST)
-        else:
-            content = read_regular(path, _MAX_LIST).decode("utf-8-sig")
-            loaded = [line.rstrip("\r") for line in content.split("\n")]  # splitlines() also cuts at U+2028 and others
-    except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
+    is_json = Path(path).suffix.lower() == ".json"
+    loaded = read_json(path, max_bytes=_MAX_LIST) if is_json else list(read_lines(Path(path), "anchors"))
     texts = list(loaded.values()) if isinstance(loaded, dict) else loaded
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ModelFolderError(f"{path} must hold a list of texts, or an object whose values are texts")

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.native.kernels import KINDS, address, check_range, checked, integers, pointers
+from pellucid.native.kernels import KINDS, address, check_range, checked, integers, pointers, structure
 from pellucid.native.library import library
 from pellucid.process import default_threads
 
@@ -40,13 +40,12 @@ _GROUP = 16  # candidates that share one entry of `lowest`
 _THREAD_ROWS = 1 << 16  # fewer rows are not worth a second thread
 
 
-class _FarthestStruct(ctypes.Structure):
-    _fields_ = [*pointers("rows"), *integers("kind count dimension width"),
-                *pointers("inverse best met lowest picks scales")]  # fmt: skip
+_FarthestStruct = structure(
+    *pointers("rows"), *integers("kind count dimension width"), *pointers("inverse best met lowest picks scales")
+)
 
 
-class _SearchResult(ctypes.Structure):
-    _fields_ = [*integers("row reads products"), ("similarity", ctypes.c_float)]
+_SearchResult = structure(*integers("row reads products"), ("similarity", ctypes.c_float))
 
 
 class FarthestPoints:
@@ -108,7 +107,7 @@ class FarthestPoints:
     def farthest(self) -> int:
         """Return the row whose greatest similarity to the picks is the smallest; -1 where none is left."""
 
-        def search(part: tuple[int, int], work: npt.NDArray[np.float32]) -> _SearchResult:
+        def search(part: tuple[int, int], work: npt.NDArray[np.float32]) -> Any:
             result = _SearchResult()
             self._library.farthest_search(self._struct, *part, len(self.picks), address(work), byref(result))
             return result

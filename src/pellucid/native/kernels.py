@@ -49,6 +49,11 @@ def integers(names: str) -> list[tuple[str, Any]]:
     return [(name, ctypes.c_int64) for name in names.split()]
 
 
+def structure(*fields: tuple[str, Any]) -> Any:
+    """Return the class of a struct of C with these fields."""
+    return type("Struct", (ctypes.Structure,), {"_fields_": list(fields)})
+
+
 def checked_copy(name: str, array: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
     """Return a copy of a list of numbers that C follows, so that no other thread changes it after the check."""
     checked(name, array, kind, (len(array),))
@@ -107,25 +112,28 @@ OTHER_FORM, UNSPACED = 1, 2  # what a block may be left for: texts of class 3, a
 _SLOT = np.dtype([("key", np.uint64, 2), ("length", np.uint32), ("start", np.uint32), ("row", np.int64)])
 
 
-class _IndexStruct(ctypes.Structure):
-    _fields_ = [*pointers("slots"), *integers("bits"), *pointers("blob"), *integers("size"),
-                ("mixers", ctypes.c_uint64 * 2), *integers("words used")]  # fmt: skip
+_IndexStruct = structure(
+    *pointers("slots"),
+    *integers("bits"),
+    *pointers("blob"),
+    *integers("size"),
+    ("mixers", ctypes.c_uint64 * 2),
+    *integers("words used"),
+)
 
 
-class _LexiconStruct(ctypes.Structure):
-    _fields_ = [*pointers("words learnt first inside"),
-                *integers("longest longest_word lower cased exact complete")]  # fmt: skip
+_LexiconStruct = structure(
+    *pointers("words learnt first inside"), *integers("longest longest_word lower cased exact complete")
+)
 
 
-class _ScratchStruct(ctypes.Structure):
-    _fields_ = pointers("lowered word_bits other_bits edges rows missing")
+_ScratchStruct = structure(*pointers("lowered word_bits other_bits edges rows missing"))
 
 
 _PYTHON_FUNCTIONS = "PyList_GetItem PyUnicode_GetLength PyUnicode_AsUTF8AndSize PyBytes_Size PyBytes_AsString"
 
 
-class _PythonStruct(ctypes.Structure):
-    _fields_ = pointers(_PYTHON_FUNCTIONS)
+_PythonStruct = structure(*pointers(_PYTHON_FUNCTIONS))
 
 
 _python = _PythonStruct(
@@ -365,8 +373,7 @@ def group_words(words: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limit
 # --- Pooling ----------------------------------------------------------------------------------------------------------
 
 
-class _TableStruct(ctypes.Structure):
-    _fields_ = [*pointers("vectors scales"), *integers("kind words dimension")]
+_TableStruct = structure(*pointers("vectors scales"), *integers("kind words dimension"))
 
 
 def table_numbers(vectors: Any, scales: npt.NDArray[np.float32] | None) -> tuple[int, int, int]:
@@ -470,8 +477,7 @@ def pair_products(
     return products, lengths
 
 
-class _SparseStruct(ctypes.Structure):
-    _fields_ = [*pointers("starts columns weights scales"), *integers("words dimension")]
+_SparseStruct = structure(*pointers("starts columns weights scales"), *integers("words dimension"))
 
 
 class SparseTable:

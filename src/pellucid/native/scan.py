@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.native.kernels import address, checked, integers, pointers
+from pellucid.native.kernels import address, checked, integers, pointers, structure
 from pellucid.native.library import library
 
 MAX_CODE_DIMENSIONS = 1 << 16
@@ -26,23 +26,31 @@ _OUTSIDE, _NAN = -1, -2  # what is wrong, as in scan.c
 _CODE_ZERO = 136  # as in scan.c
 
 
-class _PartStruct(ctypes.Structure):
-    _fields_ = [*pointers("high low scales errors rows sides"), *integers("dimension"), ("longest", ctypes.c_double)]
+_PartStruct = structure(
+    *pointers("high low scales errors rows sides"), *integers("dimension"), ("longest", ctypes.c_double)
+)
 
 
-class _SegmentStruct(ctypes.Structure):
-    _fields_ = [*integers("passages documents"), *pointers("ends rows counts lengths parts"), *integers("dense_parts")]
+_SegmentStruct = structure(
+    *integers("passages documents"), *pointers("ends rows counts lengths parts"), *integers("dense_parts")
+)
 
 
-class _QueryStruct(ctypes.Structure):
-    _fields_ = [
-        *pointers("starts stops weights"), *integers("terms"), ("k1", ctypes.c_double), ("b", ctypes.c_double),
-        ("average", ctypes.c_double), *pointers("vectors sparse"), *integers("other_parts"), *pointers("allowed"),
-    ]  # fmt: skip
+_QueryStruct = structure(
+    *pointers("starts stops weights"),
+    *integers("terms"),
+    ("k1", ctypes.c_double),
+    ("b", ctypes.c_double),
+    ("average", ctypes.c_double),
+    *pointers("vectors sparse"),
+    *integers("other_parts"),
+    *pointers("allowed"),
+)
 
 
-class _BestStruct(ctypes.Structure):
-    _fields_ = [*pointers("heap first_values first_passages"), *integers("k count"), ("threshold", ctypes.c_double)]
+_BestStruct = structure(
+    *pointers("heap first_values first_passages"), *integers("k count"), ("threshold", ctypes.c_double)
+)
 
 
 class BestScores:

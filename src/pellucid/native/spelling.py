@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import byref
 from typing import Any
 
@@ -18,6 +17,7 @@ from pellucid.native.kernels import (
     checked_copy,
     integers,
     pointers,
+    structure,
     table_numbers,
 )
 from pellucid.native.library import library
@@ -27,16 +27,13 @@ _MAX_WORD_CHARS = 1 << 22  # characters of a word: the slots of its n-grams and 
 _NGRAM_ARRAYS = "codes ends rows starts members weights"
 
 
-class _NgramStruct(ctypes.Structure):
-    _fields_ = [*pointers(_NGRAM_ARRAYS), *integers("codes_size members_size known longest")]
+_NgramStruct = structure(*pointers(_NGRAM_ARRAYS), *integers("codes_size members_size known longest"))
 
 
-class _SpellingStruct(ctypes.Structure):
-    _fields_ = pointers("candidates touched buckets slots used")
+_SpellingStruct = structure(*pointers("candidates touched buckets slots used"))
 
 
-class _RowsStruct(ctypes.Structure):
-    _fields_ = [*pointers("vectors scales"), *integers("kind words dimension"), *pointers("row")]
+_RowsStruct = structure(*pointers("vectors scales"), *integers("kind words dimension"), *pointers("row"))
 
 
 class Spelling:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.native.kernels import address, are_ends, are_rising, are_within, checked, integers, pointers
+from pellucid.native.kernels import address, are_ends, are_rising, are_within, checked, integers, pointers, structure
 from pellucid.native.library import library
 
 LINE_END = -1
@@ -24,13 +24,12 @@ _MIN_TOKENS = 1 << 12  # that a table has room for
 _SLOT = np.dtype([("hash", np.uint32), ("number", np.uint32)])
 
 
-class _TokensStruct(ctypes.Structure):
-    _fields_ = [*pointers("slots"), *integers("bits"), *pointers("blob starts"), *integers("count"),
-                ("mixers", ctypes.c_uint64 * 2)]  # fmt: skip
+_TokensStruct = structure(
+    *pointers("slots"), *integers("bits"), *pointers("blob starts"), *integers("count"), ("mixers", ctypes.c_uint64 * 2)
+)
 
 
-class _ListsStruct(ctypes.Structure):
-    _fields_ = pointers("flags term_starts terms acronym_starts acronyms")
+_ListsStruct = structure(*pointers("flags term_starts terms acronym_starts acronyms"))
 
 
 class TokenTable:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -206,18 +206,14 @@ def _sample(sentences: Sequence[str]) -> list[str]:
 
 def pair_bags(file: str | os.PathLike[str], languages: Languages, vocabulary: Vocabulary) -> PairBags:
     """Return the sentence pairs of a `.tsv` file as rows of one table."""
-    sides = zip(*_bags_in_blocks(read_parallel(file, languages), vocabulary))
+    blocks, pairs = list[list[Bags]](), read_parallel(file, languages)
+    while block := list(islice(pairs, _BLOCK)):
+        blocks.append([Bags.from_sentences(side, vocabulary) for side in zip(*block)])
     joined = []
-    for bags in sides:
+    for bags in zip(*blocks):
         sizes = np.concatenate([np.diff(bag.offsets) for bag in bags])
         rows = np.concatenate([bag.rows for bag in bags])
         joined.append(Bags(rows, np.concatenate([[0], np.cumsum(sizes)])))
     if not joined:
         raise CorpusError(f"{file} holds no sentence pair for {'-'.join(languages)}")
     return PairBags("-".join(languages), *joined)
-
-
-def _bags_in_blocks(pairs: Iterator[tuple[str, str]], vocabulary: Vocabulary) -> Iterator[tuple[Bags, Bags]]:
-    while block := list(islice(pairs, _BLOCK)):
-        first, second = zip(*block)
-        yield Bags.from_sentences(first, vocabulary), Bags.from_sentences(second, vocabulary)
