@@ -197,6 +197,11 @@ def test_a_letter_is_a_term_with_any_stop_words(tmp_path, stop_words):
     assert ranking(tmp_path, "vitamin C", documents, stop_words=stop_words)[0] == "0"
 
 
+def test_stop_words_that_are_one_string_are_refused(tmp_path):
+    with pytest.raises(InputError, match="stop_words is 'the'; give a list of words"):
+        ranking(tmp_path, "vitamin C", ["vitamin D"], stop_words="the")
+
+
 # --- What is not searched ---
 
 

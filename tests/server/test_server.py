@@ -131,7 +131,8 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         assert ask(url, "/search", {"query": "park", "where": {"year": {"gte": 2}}})[1]["hits"][0]["id"] == "b"
         named = ask(url, "/search", {"query": "the zzqxw loan", "min_score": 0.9})[1]
         assert (named["unknown"], named["ignored"], named["hits"]) == (["zzqxw", "loan"], ["the"], [])
-        assert ask(url, "/search", {"query": "park", "offset": 10**30})[1]["hits"] == []
+        assert ask(url, "/search", {"query": "park", "offset": 10**15})[1]["hits"] == []
+        assert ask(url, "/search", {"query": "park", "offset": 10**30})[0] == 422
         assert ask(url, "/why", {"query": "rates of a loan", "id": "a", "below": "b"})[1] == json.loads(why.to_json())
         for option, why_json in exact.items():  # nothing is estimated here
             assert ask(url, "/why", {"query": "rates of a loan", "id": "a", option: True})[1] == json.loads(why_json)
@@ -261,9 +262,7 @@ def test_the_schema_says_what_is_checked(fruit: StaticEmbedder) -> None:
             assert not path.startswith("/v1/") or "422" not in operation["responses"]
     shapes = schema["components"]["schemas"]
     weights = shapes["WhyRequest"]["properties"]["weights"]["anyOf"][0]
-    assert weights["maxProperties"] == 100 and weights["additionalProperties"] == {
-        "type": "number", "minimum": 0, "maximum": 1e6
-    }  # fmt: skip
+    assert weights["maxProperties"] == 100 and weights["additionalProperties"] == {"type": "number"}
     assert shapes["EmbedRequest"]["properties"]["dimensions"]["anyOf"][0] == {"type": "integer", "minimum": 1}
 
 

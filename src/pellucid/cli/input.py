@@ -33,35 +33,36 @@ PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this f
 TableOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.")]
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
 
+Repeated = list[str] | None
+"""An option that may be given several times."""
+
 FileOptions = Mapping[str, Any]
 """How a file is read: arguments of `CorpusFile`."""
 
 
-def _reading_option(name: str, default: Any, *names: str, **settings: Any) -> inspect.Parameter:
-    """Return an option as a parameter of a command."""
-    kind: Any = str if isinstance(default, str) else list[str] | None if settings.pop("repeats", False) else str | None
-    annotation = Annotated[kind, typer.Option(*names, **settings)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def option(name: str, default: Any, settings: Any, kind: Any = str | None) -> inspect.Parameter:
+    """Return an option as a parameter of a command; `settings` are typer's."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, settings]
+    )
 
 
 _TEXT_OPTIONS = (
-    _reading_option("field", "text", help="The column or key that holds the text."),
-    _reading_option("encoding", None, help="Character encoding, e.g. cp1252. [default: UTF-8]"),
-    _reading_option("delimiter", None, help="Cell delimiter: a character, or comma, tab, ... [default: detected]"),
-    _reading_option("quoting", None, help="Quoting of cells: csv, backslash or none. [default: detected]"),
+    option("field", "text", typer.Option(help="The column or key that holds the text."), str),
+    option("encoding", None, typer.Option(help="Character encoding, e.g. cp1252. [default: UTF-8]")),
+    option("delimiter", None, typer.Option(help="Cell delimiter: a character, or comma, tab, ... [default: detected]")),
+    option("quoting", None, typer.Option(help="Quoting of cells: csv, backslash or none. [default: detected]")),
 )
+_TYPES_HELP = "number, date, boolean or string; repeat for more. See below."
 _DOCUMENT_OPTIONS = (
-    _reading_option("id_field", "id", help="The column or key of the ids. Without ids: file and line."),
-    _reading_option("title_field", "title", help="The column or key of the titles."),
-    _reading_option("decimal", ".", help="Decimal mark of numbers in .csv and .tsv: . or ,"),
-    _reading_option("date_format", None, help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y."),
-    _reading_option("columns", None, repeats=True, help="Keep only these as metadata: A,B,C."),
-    _reading_option("leave_out", None, repeats=True, help="Leave these out of the metadata: A,B,C."),
-    _reading_option(
-        "types", None, "--type", repeats=True, metavar="COLUMN=TYPE",
-        help="number, date, boolean or string; repeat for more. See below.",
-    ),
-)  # fmt: skip
+    option("id_field", "id", typer.Option(help="The column or key of the ids. Without ids: file and line."), str),
+    option("title_field", "title", typer.Option(help="The column or key of the titles."), str),
+    option("decimal", ".", typer.Option(help="Decimal mark of numbers in .csv and .tsv: . or ,"), str),
+    option("date_format", None, typer.Option(help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y.")),
+    option("columns", None, typer.Option(help="Keep only these as metadata: A,B,C."), Repeated),
+    option("leave_out", None, typer.Option(help="Leave these out of the metadata: A,B,C."), Repeated),
+    option("types", None, typer.Option("--type", metavar="COLUMN=TYPE", help=_TYPES_HELP), Repeated),
+)
 
 FILE_DEFAULTS: FileOptions = MappingProxyType({})
 
@@ -79,25 +80,28 @@ def open_model(name: str) -> Embedder:
     return load(name)
 
 
-def _with_options(options: Iterable[inspect.Parameter], command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `file_options` of a command by options, which it gets as arguments of `CorpusFile`."""
+def with_options(options: Iterable[inspect.Parameter], name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `name` of a command by options, which it gets as a dict of those that are given."""
     signature = inspect.signature(command, eval_str=True)
+    parameters = list(signature.parameters.values())
+    place = list(signature.parameters).index(name)
+    parameters[place : place + 1] = options
     names = [option.name for option in options]
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
-        file_options = {name: values.pop(name) for name in names}
-        command(**values, file_options={name: value for name, value in file_options.items() if value is not None})
+        given = {option: value for option in names if (value := values.pop(option)) is not None}
+        command(**values, **{name: given})
 
-    parameters = [parameter for name, parameter in signature.parameters.items() if name != "file_options"]
-    wrapped.__signature__ = signature.replace(parameters=[*parameters, *options])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *options)}
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    wrapped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
     return wrapped
 
 
 reads_texts, reads_documents = (
-    partial(_with_options, _TEXT_OPTIONS),
-    partial(_with_options, _TEXT_OPTIONS + _DOCUMENT_OPTIONS),
+    partial(with_options, _TEXT_OPTIONS, "file_options"),
+    partial(with_options, _TEXT_OPTIONS + _DOCUMENT_OPTIONS, "file_options"),
 )
 
 

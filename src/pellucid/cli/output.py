@@ -245,9 +245,11 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # characters 
 
 
 def check_table(path: Path | None) -> None:
-    """Check the name of a table, before what is written takes long."""
+    """Check the name of a table and that its folder is there, before what is written takes long."""
     if path is not None and path.suffix.lower() not in TABLE_FORMATS:
         raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"cannot write {path}; there is no folder {path.parent}")
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
+from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,16 +20,19 @@ from pellucid.cli.input import (
     FileOptions,
     HtmlOption,
     JsonOption,
+    Repeated,
     TableOption,
     TextsHelp,
-    TopKOption,
     corpus_file,
+    option,
     read,
     reads_documents,
     values_of,
+    with_options,
 )
 from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json
 from pellucid.errors import InputError
+from pellucid.index.query import OPTIONS, SearchQuery
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index
@@ -46,13 +51,18 @@ commands.add_typer(index, name="index")
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", ".lock")  # of an index
+_DEFAULTS = {name: option.default for name, option in signature(SearchQuery).parameters.items() if name != "query"}
+_WEIGHT_FORMS = {
+    "weights": "PART=NUMBER, such as bm25=1",
+    "word_weights": "WORD=NUMBER, such as immune=0.3",
+    "steer": "TEXT=NUMBER, such as cars=-0.5",
+}
+_FLAGS = {"weights": "--weight", "word_weights": "--word-weight"}  # which are given one by one
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
-_Where = Annotated[
-    list[str] | None,
-    typer.Option(help="Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."),
-]
+_WHERE_HELP = "Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."
+_Where = Annotated[Repeated, typer.Option(help=_WHERE_HELP)]
 _Sort = Annotated[str | None, typer.Option(help="Field to sort documents by; without it, the order of adding.")]
 _Descending = Annotated[bool, typer.Option("--descending", help="Largest values first.")]
 _Offset = Annotated[int, typer.Option(min=0, help="How many to skip.")]
@@ -282,30 +292,38 @@ def calibrate(
     say(f"calibrated {folder}", err=True)
 
 
+def _flag(name: str) -> str:
+    """Return the option that a field of `SearchQuery` is on the command line."""
+    return _FLAGS.get(name, f"--{name}".replace("_", "-"))
+
+
+def _search_option(name: str) -> Parameter:
+    """Return a field of `SearchQuery` as an option; those that are no plain values are texts."""
+    kind, (about, least) = OPTIONS[name]
+    flags = [_flag(name), *(["-k"] if name == "top_k" else [])]
+    if name == "where":
+        return option(name, None, typer.Option(help=_WHERE_HELP), Repeated)
+    if name == "rerank":
+        return option(name, None, typer.Option(help=f"{about} A folder or hub id."))
+    if name in _WEIGHT_FORMS:
+        return option(name, None, typer.Option(*flags, help=f"{about} Repeat for more."), Repeated)
+    return option(name, _DEFAULTS[name], typer.Option(*flags, help=about, min=None if least < 0 else int(least)), kind)
+
+
+_SEARCH_OPTIONS = [_search_option(name) for name in _DEFAULTS]
+
+
 @commands.command()
+@partial(with_options, _SEARCH_OPTIONS, "search_options")
 def search(
     folder: _Folder,
     query: Annotated[
         str | None,
         typer.Argument(help="Query text; without it, stdin, a query a line, or a list of documents."),
     ] = None,
-    top_k: TopKOption = 10,
-    offset: _Offset = 0,
-    where: _Where = None,
+    search_options: FileOptions = FILE_DEFAULTS,
     sort: _Sort = None,
     descending: _Descending = False,
-    weight: Annotated[
-        list[str] | None,
-        typer.Option(help="A component of the score and its weight, e.g. bm25=1; components not listed get 0."),
-    ] = None,
-    steer: Annotated[
-        list[str] | None,
-        typer.Option(help='Move the query away from a text, or towards it: --steer "cars=-0.5"; repeat for more.'),
-    ] = None,
-    min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
-    min_probability: Annotated[
-        float | None, typer.Option(help="Leave out hits that answer with a lower probability; see index calibrate.")
-    ] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
@@ -344,46 +362,47 @@ def search(
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     check_table(output)
-    is_list = query is None and bool(where or sort or descending or offset)
+    conditions = _conditions(search_options.get("where", []))
+    is_list = query is None and bool(conditions or sort or descending or search_options["offset"])
     if not is_list and (sort or descending):
         raise typer.BadParameter(
             "hits come in the order of their scores; leave out the query, or sort the table of -o", param_hint="--sort"
         )
     _check_sorted(sort, descending)
-    of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None,
-               "--min-probability": min_probability is not None, "--rows": rows, "--why": why,
-               "--measure": measure, "--check": check, "--html": html}  # fmt: skip
     if is_list:
-        if unused := [name for name, value in of_hits.items() if value]:
+        of_hits = {name: value for name, value in search_options.items() if name not in ("where", "top_k", "offset")}
+        of_hits |= {"rows": rows, "why": why, "measure": measure, "check": check, "html": html}
+        unused = [_flag(name) for name, value in of_hits.items() if value not in (None, False, _DEFAULTS.get(name))]
+        if unused:
             raise typer.BadParameter(
                 "is of hits, and needs a query; a list of documents is written with -o", param_hint=unused[0]
             )
-        page = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
+        page = {"sort": sort, "descending": descending}
+        page |= {"offset": search_options["offset"], "limit": search_options["top_k"]}
         with _open(folder) as opened:
             if output is not None:
-                write_documents(output, opened, _conditions(where or []), page)
+                write_documents(output, opened, conditions, page)
             else:
-                show_documents(opened, _conditions(where or []), page, json=json)
+                show_documents(opened, conditions, page, json=json)
         return
-    options: dict[str, Any] = {
-        "offset": offset,
-        "where": _conditions(where or []),
-        "weights": values_of(weight, "--weight", "PART=NUMBER, such as bm25=1", float) or None,
-        "steer": values_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5", float) or None,
-        "min_score": min_score,
-        "min_probability": min_probability,
-    }
+    options = {**search_options, "where": conditions}
+    for name in options.keys() & _WEIGHT_FORMS.keys():
+        options[name] = values_of(options[name], _flag(name), _WEIGHT_FORMS[name], float)
+    if "rerank" in options:
+        from pellucid.loading import open_cross_encoder
+
+        options["rerank"] = open_cross_encoder(options["rerank"])
     with _open(folder) as opened:
-        hits_by_query = ((text, opened.search(text, top_k, **options)) for text in _queries(query))
+        hits_by_query = ((text, opened.search(text, **options)) for text in _queries(query))
         if measure:
             hits_by_query = ((text, hits.measured()) for text, hits in hits_by_query)
         if check:
             hits_by_query = ((text, hits.check()) for text, hits in hits_by_query)
         if output is not None:
-            write_hits(output, opened, hits_by_query, offset)
+            write_hits(output, opened, hits_by_query, options["offset"])
         else:
             for _, hits in hits_by_query:
-                if where and not hits and not opened.count(options["where"]):
+                if conditions and not hits and not opened.count(conditions):
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
                 if why is not None:
                     show(hits.why(why), json, html, rows=rows)

@@ -14,6 +14,7 @@ from pellucid.errors import require
 
 commands = typer.Typer()
 
+_Rerank = Annotated[str | None, typer.Option(help="A CrossEncoder for searches that ask for it, folder or hub id.")]
 _Index = Annotated[Path | None, typer.Option(help="An index to search.")]
 
 
@@ -26,6 +27,7 @@ def serve(
     allow_host: Annotated[list[str] | None, typer.Option(help="A name that a proxy asks by; repeat for more.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; static models share their table.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
+    rerank: _Rerank = None,
 ) -> None:
     """Serve models and indexes over HTTP, with a page to explore them.
 
@@ -55,13 +57,18 @@ def serve(
         hosts=tuple(allow_host or ()),
         token=os.environ.get("PELLUCID_TOKEN") or None,
         timeout=timeout,
+        rerank=rerank,
     )
     summary = f"serves {', '.join(settings.models)}; press Ctrl-C to stop"
     run(settings, host=host, port=port, workers=workers, started=lambda url: say(f"{url} {summary}", err=True))
 
 
 @commands.command()
-def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # noqa: B006 - typer's way to say it
+def mcp(
+    index: _Index = None,
+    models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
+    rerank: _Rerank = None,
+) -> None:
     """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
 
     The tools are explain (why two texts are similar), describe (what a text is about)
@@ -76,7 +83,8 @@ def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # 
     require("mcp", "mcp")
     from pellucid.index.index import Index
     from pellucid.integrations import mcp as server
-    from pellucid.loading import load_by_name
+    from pellucid.loading import load_by_name, open_cross_encoder
 
-    served = server.create_server(load_by_name(models), None if index is None else Index.open(index))
+    opened = None if index is None else Index.open(index)
+    served = server.create_server(load_by_name(models), opened, rerank and open_cross_encoder(rerank))
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout

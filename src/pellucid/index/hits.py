@@ -37,8 +37,9 @@ from pellucid.explain.views.report import VERSION, Report, frame, plain_value
 from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan, Suggestion
+from pellucid.index.query import Weights
 from pellucid.index.reasons import Mark, Passages, Reasons, TermsOfPassage
-from pellucid.index.settings import BM25, Weights, precomputed_parts, validate_weights
+from pellucid.index.settings import BM25, precomputed_parts, validate_weights
 from pellucid.process import cached_property
 from pellucid.text.function_words import function_words
 from pellucid.text.sentences import sentence_spans

@@ -12,20 +12,19 @@ makes every change. `collection.py` holds an index open; `plan.py` and `search.p
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, check_number, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, shown
 from pellucid.index.calibration import calibrate
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
-from pellucid.index.hits import Hit, Hits, SecondStage
-from pellucid.index.metadata import KINDS, parse_where
+from pellucid.index.hits import Hit, Hits
+from pellucid.index.metadata import KINDS
 from pellucid.index.models import (
     Model,
     model_source,
@@ -33,14 +32,13 @@ from pellucid.index.models import (
     open_stored_models,
     store_models,
 )
-from pellucid.index.plan import QueryPlan, Snapshot, plan_query
-from pellucid.index.search import score_document, search
+from pellucid.index.plan import Snapshot
+from pellucid.index.query import SearchQuery, Weights
+from pellucid.index.search import plan_of, run, score_document
 from pellucid.index.settings import (
-    Weights,
     check_settings,
     precomputed_parts,
     settings_for,
-    validate_steer,
     validate_weights,
     validate_word_weights,
 )
@@ -49,12 +47,10 @@ from pellucid.index.writer import bytes_on_disk, first_commit, sweep_models, wri
 from pellucid.persistence.folder import allow_external
 from pellucid.persistence.store import writing_folder
 from pellucid.progress import Progress
-from pellucid.text.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_CALIBRATE = ": index.calibrate(), or pellucid index calibrate"
 MAX_TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
@@ -105,6 +101,8 @@ class Index(DocumentCollection):
         folder = Path(os.path.expanduser(path)).absolute()
         _check_vacant(folder)
         check_integer("passage_characters", passage_characters, 100)
+        if isinstance(stop_words, str):  # whose letters would be the words
+            raise InputError(f"stop_words is {shown(stop_words)}; give a list of words")
         opened = open_models(models)
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         chosen = {
@@ -294,26 +292,9 @@ class Index(DocumentCollection):
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
-        check_integer("top_k", top_k)
-        check_integer("offset", offset, 0)
-        check_integer("rerank_top", rerank_top)
-        check_number("min_score", min_score, optional=True)
-        check_number("min_probability", min_probability, optional=True)
-        lowest_score, snapshot = -math.inf if min_score is None else float(min_score), self.snapshot()
-        conditions = parse_where(where, snapshot.commit.state.fields)
-        if rerank is None:
-            plan = self._plan(query, snapshot, weights, word_weights, steer)
-            if min_probability is not None:
-                if plan.calibration is None:
-                    raise InputError("min_probability needs an index that is calibrated for these weights" + _CALIBRATE)
-                lowest_score = max(lowest_score, plan.calibration.min_score(min_probability))
-            return search(plan, top_k, conditions, lowest_score, offset=offset)
-        if min_probability is not None:
-            raise InputError("min_probability is of the index's own scores; leave out rerank, or give min_score")
-        stage = SecondStage(rerank, rerank_top, weights, list(self.weights))
-        n_reranked = max(top_k + offset, rerank_top)
-        plan = self._plan(query, snapshot, stage.weights, word_weights, steer)
-        return stage.reranked(search(plan, n_reranked, conditions), top_k, offset, n_reranked, lowest_score)
+        options: dict[str, Any] = {"min_score": min_score, "min_probability": min_probability, "steer": steer}
+        options |= {"weights": weights, "word_weights": word_weights, "rerank": rerank, "rerank_top": rerank_top}
+        return run(self.snapshot(), SearchQuery(query, top_k, offset, where, **options))
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None
@@ -324,19 +305,9 @@ class Index(DocumentCollection):
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
         snapshot = self.snapshot()
-        segment_index, row = self._locate(snapshot.commit, id)
-        plan = self._plan(query, snapshot, weights, word_weights, steer)
-        return score_document(plan, segment_index, row)
-
-    def _plan(
-        self, query: str, snapshot: Snapshot, weights: Weights, word_weights: Weights, steer: Weights
-    ) -> QueryPlan:
-        if not isinstance(query, str):
-            raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")
-        settings = snapshot.commit.state.settings
-        shares = validate_weights(weights, list(settings["weights"]), settings["weights"])
-        word_weights = validate_word_weights(word_weights, settings)
-        return plan_query(well_formed(query), shares, snapshot, word_weights, steer=validate_steer(steer))
+        location = self._locate(snapshot.commit, id)
+        asked = SearchQuery(query, weights=weights, word_weights=word_weights, steer=steer)
+        return score_document(plan_of(snapshot, asked), *location)
 
     def evaluate(
         self,

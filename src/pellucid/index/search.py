@@ -8,21 +8,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import IndexFolderError, PellucidError
+from pellucid.errors import IndexFolderError, InputError, PellucidError
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
 from pellucid.index.bm25 import K1, B
-from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage
-from pellucid.index.metadata import Where
+from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage, SecondStage
+from pellucid.index.metadata import Where, parse_where
 from pellucid.index.models import model_source
-from pellucid.index.plan import QueryPlan
-from pellucid.index.settings import BM25
+from pellucid.index.plan import QueryPlan, Snapshot, plan_query
+from pellucid.index.query import SearchQuery
+from pellucid.index.settings import BM25, validate_steer, validate_weights, validate_word_weights
 from pellucid.native.scan import BestScores, Bm25Terms
+from pellucid.text.unicode import well_formed
 
+_CALIBRATE = ": index.calibrate(), or pellucid index calibrate"
 _ROUNDING = 1e-5  # of a score in float32
+
+
+def run(snapshot: Snapshot, asked: SearchQuery) -> Hits:
+    """Return what a search finds at one moment of an index, see `Index.search`."""
+    lowest_score = -math.inf if asked.min_score is None else float(asked.min_score)
+    state, top_k, offset = snapshot.commit.state, asked.top_k, asked.offset
+    conditions = parse_where(asked.where, state.fields)
+    if asked.rerank is None:
+        plan = plan_of(snapshot, asked)
+        if asked.min_probability is not None:
+            if plan.calibration is None:
+                raise InputError("min_probability needs an index that is calibrated for these weights" + _CALIBRATE)
+            lowest_score = max(lowest_score, plan.calibration.min_score(asked.min_probability))
+        return search(plan, top_k, conditions, lowest_score, offset=offset)
+    if asked.min_probability is not None:
+        raise InputError("min_probability is of the index's own scores; leave out rerank, or give min_score")
+    stage = SecondStage(asked.rerank, asked.rerank_top, asked.weights, list(state.settings["weights"]))
+    n_reranked = max(top_k + offset, asked.rerank_top)
+    plan = plan_of(snapshot, replace(asked, weights=stage.weights))
+    return stage.reranked(search(plan, n_reranked, conditions), top_k, offset, n_reranked, lowest_score)
+
+
+def plan_of(snapshot: Snapshot, asked: SearchQuery) -> QueryPlan:
+    """Return the plan of a query; what it leaves open is as the settings of the index say."""
+    settings = snapshot.commit.state.settings
+    shares = validate_weights(asked.weights, list(settings["weights"]), settings["weights"])
+    word_weights = validate_word_weights(asked.word_weights, settings)
+    return plan_query(well_formed(asked.query), shares, snapshot, word_weights, steer=validate_steer(asked.steer))
 
 
 def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf, *, offset: int = 0) -> Hits:

@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 
 from pellucid.errors import IndexFolderError, InputError, shown
 from pellucid.index import bm25
+from pellucid.index.query import Weights
 from pellucid.index.terms import Analyser
 from pellucid.text.unicode import normalize
-
-Weights = Mapping[str, float] | None
-"""Of parts or words by name; None for those that are set."""
 
 BM25 = "bm25"
 """The name of the part that is no model."""

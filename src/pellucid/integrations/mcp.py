@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pellucid.core.arrays import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, missing_extra, shown
+from pellucid.index.query import SearchQuery, served_reranker
 
 try:
     from mcp.server import MCPServer
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pellucid.index.index import Index
 
 _Count = Annotated[int, Field(ge=1, le=50)]
+_RERANK = Field(description="Score the first hits anew with the server's reranker, if it has one.")
+_CHECK = Field(description="Score each document without the words that match.")
 _Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
 
 
@@ -72,20 +76,36 @@ class FoundDocuments(BaseModel):
     ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
 
 
-def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
-    """Return a server with the tools explain and describe, and search with an index; the first model is the default."""
+def create_server(models: Mapping[str, Embedder], index: Index | None = None, rerank: Any = None) -> MCPServer:
+    """Return a server with the tools explain and describe, and search with an index.
+
+    Args:
+        models: by name; the first is the default.
+        index: what search asks.
+        rerank: the second stage that a search may ask for, see `Index.search`.
+    """
     if not models:
         raise InputError("no model is given to serve; name at least one, as static-en")
     instructions = f"The models are: {', '.join(models)}."
     if index is not None:
         instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
-    tools = _Tools(models, index)
-    calls: list[Callable[..., Any]] = [tools.explain, tools.describe, *([] if index is None else [tools.search])]
-    described = list(map(_tool, calls))
+    tools = _Tools(models, index, rerank)
+    described = [_tool(tools.explain), _tool(tools.describe)]
+    if index is not None:
+        described.append(_tool(tools.search, _search_signature()))
     return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 
-def _tool(call: Callable[..., Any]) -> Tool:
+def _search_signature() -> Signature:
+    """Return the arguments of search: the fields of `SearchQuery`, some with limits of their own."""
+    arguments = dict(signature(SearchQuery).parameters)
+    arguments["top_k"] = arguments["top_k"].replace(default=5, annotation=_Count)
+    arguments["rerank"] = arguments["rerank"].replace(default=False, annotation=Annotated[bool, _RERANK])
+    check = arguments["rerank"].replace(name="check", annotation=Annotated[bool, _CHECK])
+    return Signature([*arguments.values(), check], return_annotation=FoundDocuments)
+
+
+def _tool(call: Callable[..., Any], arguments: Signature | None = None) -> Tool:
     """Return a tool that refuses unknown arguments, which MCPServer's own drop, and tells pellucid's own errors."""
 
     @wraps(call)
@@ -95,6 +115,7 @@ def _tool(call: Callable[..., Any]) -> Tool:
         except PellucidError as error:
             raise ToolError(str(error)) from error
 
+    explaining_errors.__signature__ = arguments or signature(call, eval_str=True)  # type: ignore[attr-defined]
     tool = Tool.from_function(explaining_errors, annotations=ToolAnnotations(read_only_hint=True))
 
     class Arguments(tool.fn_metadata.arg_model):  # type: ignore[name-defined]
@@ -108,8 +129,8 @@ def _tool(call: Callable[..., Any]) -> Tool:
 class _Tools:
     """The tools; an assistant reads their signatures and docstrings."""
 
-    def __init__(self, models: Mapping[str, Embedder], index: Index | None) -> None:
-        self._models, self._index = models, index
+    def __init__(self, models: Mapping[str, Embedder], index: Index | None, rerank: Any) -> None:
+        self._models, self._index, self._rerank = models, index, rerank
 
     def explain(self, text1: str, text2: str, model: _Model = None) -> Why:
         """Tell how similar two texts are, and why: in a sentence, and by phrases that match."""
@@ -124,15 +145,7 @@ class _Tools:
         opened = self._model(model)
         return TextDescription(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
 
-    def search(
-        self,
-        query: str,
-        top_k: _Count = 5,
-        where: dict[str, Any] | None = None,
-        min_score: Annotated[float | None, Field(allow_inf_nan=False)] = None,
-        min_probability: Annotated[float | None, Field(allow_inf_nan=False)] = None,
-        check: bool = False,
-    ) -> FoundDocuments:
+    def search(self, check: bool, **options: Any) -> FoundDocuments:
         """Find documents, with the reasons for each score.
 
         `min_score` leaves out documents with a lower score, `min_probability` those that answer with a lower
@@ -144,8 +157,8 @@ class _Tools:
         operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
         """
         assert self._index is not None  # without one there is no such tool
-        check_explained(query)
-        hits = self._index.search(query, top_k, where=where, min_score=min_score, min_probability=min_probability)
+        check_explained(options["query"])
+        hits = self._index.search(**options | {"rerank": served_reranker(self._rerank, wanted=options["rerank"])})
         hits = hits.check() if check else hits
         documents = [{**hit.to_dict(), "summary": hit.summary()} for hit in hits]
         return FoundDocuments(

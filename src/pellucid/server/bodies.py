@@ -6,8 +6,8 @@ elsewhere text-embeddings-inference's `{"error", "error_type"}`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from inspect import iscoroutinefunction
 from typing import Annotated, Any, get_type_hints
 
 import orjson
@@ -113,15 +113,15 @@ def _to_integer(number: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Integer = Annotated[int, BeforeValidator(_to_integer)]
+WHOLE = BeforeValidator(_to_integer)
+Integer = Annotated[int, WHOLE]
 """A whole number; for JSON, and OpenAI's clients, 64.0 is one too."""
 
 Size = Annotated[int, Field(ge=1), BeforeValidator(_to_integer)]
 """A whole number from 1 up."""
 
-_Weight = Annotated[float, Field(ge=0, le=1e6)]  # the library's own limit
-Weights = Annotated[dict[str, _Weight], Field(max_length=_MAX_WEIGHTS)]
-"""Numbers from 0 to a million by name, of a hundred things at most."""
+Weights = Annotated[dict[str, float] | None, Field(max_length=_MAX_WEIGHTS)]
+"""Numbers by name, of a hundred things at most; `Index.search` checks them."""
 
 
 def _check_where(where: Any) -> Any:
@@ -149,10 +149,13 @@ Conditions = Annotated[
 """Conditions on the metadata of documents, as `Index.search` takes them."""
 
 
+BODY_RULES = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+
+
 class RequestBody(BaseModel):
     """The body of a request, without conversion of types, without NaN, and without unknown fields."""
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+    model_config = BODY_RULES
 
 
 class Route(APIRoute):
@@ -170,7 +173,7 @@ class Route(APIRoute):
 
             async def respond(request: Request) -> Response:
                 body = parse(await request.body())
-                if iscoroutinefunction(self.endpoint):
+                if inspect.iscoroutinefunction(self.endpoint):
                     return await self.endpoint(body)  # type: ignore[no-any-return]
                 measures = getattr(body, "measure", False)
                 return answer(await request.app.state.service.run_in_pool(self.endpoint, body, measures=measures))
@@ -188,23 +191,26 @@ class Route(APIRoute):
         return handle
 
 
-def _parser(model: type[RequestBody]) -> Callable[[bytes], Any]:
-    """Return what reads and checks a body; its error names the first unknown field, otherwise the first wrong one."""
-    adapter = TypeAdapter[Any](model)
+def _parser(model: type) -> Callable[[bytes], Any]:
+    """Return what reads and checks a body, of a model or a dataclass.
+
+    Its error names the first unknown field, otherwise the first wrong one.
+    """
+    adapter, names = TypeAdapter[Any](model), list(inspect.signature(model).parameters)
 
     def parse(body: bytes) -> Any:
         try:
             return adapter.validate_json(body)
         except ValidationError as invalid:
             errors = invalid.errors(include_url=False, include_input=False)
-        unknown = [error for error in errors if error["type"] == "extra_forbidden"]
+        unknown = [error for error in errors if error["type"] in ("extra_forbidden", "unexpected_keyword_argument")]
         # of a value that may be a text or a list, the error that says most
         error = (unknown or sorted(errors, key=lambda error: (-len(error["loc"]), error["type"] == "list_type")))[0]
         if error["type"] == "json_invalid":
             raise ApiError(400, f"the body is not JSON: {error['ctx']['error']}")
         name = str(error["loc"][0]) if error["loc"] else None
         if unknown:
-            raise ApiError(422, unknown_name("field", str(name), list(model.model_fields)), name)
+            raise ApiError(422, unknown_name("field", str(name), names), name)
         positions = [str(position) for position in error["loc"][1:] if isinstance(position, int)]
         path = ".".join([name or "the body", *positions])
         hint = _TOKEN_IDS_HINT if positions and error["type"] == "string_type" else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,8 +16,11 @@ from pellucid.core.arrays import check_explained
 from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION
 from pellucid.explain.explanation import Explanation
+from pellucid.index.query import OPTIONS, SearchQuery, served_reranker
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
+    BODY_RULES,
+    WHOLE,
     ApiError,
     Conditions,
     InferenceError,
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from pellucid.index.documents import Document
     from pellucid.index.index import Index
 
+_ABOUT = {name: option for name, (_, option) in OPTIONS.items()}
+_INDEX = Field(description="The name of an index, see /info; the first without one.")
 _Role = Literal["query", "document"]
 _EXAMPLES, _EXAMPLE_WORDS = 4, 10
 _OVERVIEW_DOCUMENTS = 5_000  # among which examples of queries are chosen
@@ -64,25 +70,28 @@ class DescribeRequest(RequestBody):
     explanation: bool = Field(False, description="Add the rows of its embedding, as /explain gives those of a pair.")
 
 
-class SearchRequest(RequestBody):
-    """The body of /search."""
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(SearchQuery):
+    """The body of /search: the options of `Index.search`, some with limits of their own."""
 
-    query: str
-    top_k: Integer = Field(10, ge=1, le=100)
-    offset: Integer = Field(0, ge=0, description="How many of the best hits to leave out: 10 for the second page.")
-    where: Conditions = Field(None, description="Conditions on the metadata.")
-    weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
-    word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
-    min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
-    min_probability: float | None = Field(None, allow_inf_nan=False, description="Of a hit, of a calibrated index.")
-    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
-    rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
+    __pydantic_config__ = BODY_RULES
+
+    top_k: Annotated[int, _ABOUT["top_k"], Field(le=100), WHOLE] = 10
+    offset: Annotated[int, _ABOUT["offset"], Field(le=sys.maxsize), WHOLE] = 0  # the answer's JSON has 64 bits
+    where: Annotated[Conditions, _ABOUT["where"]] = None
+    weights: Annotated[Weights, _ABOUT["weights"]] = None
+    word_weights: Annotated[Weights, _ABOUT["word_weights"]] = None
+    steer: Annotated[Weights, _ABOUT["steer"]] = None
+    rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
+    rerank_top: Annotated[int, _ABOUT["rerank_top"], Field(le=100), WHOLE] = 50
+    index: Annotated[str | None, _INDEX] = None
+    rows: Annotated[Integer, Field(ge=0, le=1000, description="Add so many rows of each hit, the largest.")] = 0
 
 
 class DocumentsRequest(RequestBody):
     """The body of /documents: which documents to list, and fields to count by."""
 
-    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
+    index: Annotated[str | None, _INDEX] = None
     where: Conditions = Field(None, description="Conditions on the metadata.")
     sort: str | None = Field(None, description="The field to sort by; without it, the order of adding.")
     descending: bool = Field(False, description="The largest values first.")
@@ -101,12 +110,13 @@ class WhyRequest(RequestBody):
 
     query: str
     id: str
-    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
+    index: Annotated[str | None, _INDEX] = None
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
     measure: bool = Field(False, description="Measure rows of encoders: up to 139 texts are encoded for each text.")
     check: bool = Field(False, description="Score the document without the words of each line; not with `below`.")
-    weights: Weights | None = None
-    word_weights: Weights | None = None
+    weights: Weights = None
+    word_weights: Weights = None
+    steer: Weights = None
 
 
 def model_routes(service: Service) -> APIRouter:
@@ -173,12 +183,11 @@ def index_routes(service: Service) -> APIRouter:
     @router.post("/search")
     def search(body: SearchRequest) -> dict[str, Any]:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
+        from pellucid.index.search import run
+
         index = service.searched(body.index)
         check_explained(body.query)
-        offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
-        options: dict[str, Any] = {"where": body.where, "offset": offset}
-        options |= {"min_score": body.min_score, "min_probability": body.min_probability}
-        hits = index.search(body.query, body.top_k, weights=body.weights, word_weights=body.word_weights, **options)
+        hits = run(index.snapshot(), replace(body, rerank=served_reranker(service.reranker, wanted=body.rerank)))
         return limit_hits(hits, body.rows, _n_models(index))
 
     @router.post("/documents")
@@ -223,7 +232,8 @@ def index_routes(service: Service) -> APIRouter:
         explanations = list[Explanation]()
         for id in ids:
             check_cancelled()
-            hit = index.score(body.query, id, weights=body.weights, word_weights=body.word_weights)
+            weights: Any = {name: getattr(body, name) for name in ("weights", "word_weights", "steer")}
+            hit = index.score(body.query, id, **weights)
             check_pairs(body.query, [hit], _n_models(index))
             explanations.append(hit.measured() if body.measure else hit.explain())
         explanation = subtract(*explanations)

@@ -21,7 +21,7 @@ import numpy as np
 from pellucid.core.arrays import Role, l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, PellucidError, check_numbers
-from pellucid.loading import load_by_name
+from pellucid.loading import load_by_name, open_cross_encoder
 from pellucid.progress import CancelledWorkError, cancellable
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
@@ -141,6 +141,7 @@ class ServerSettings:
         max_waiting: requests that are in work at a time.
         timeout: seconds until a request is given up.
         read_only: open indexes only for reading, so that several processes may.
+        rerank: a CrossEncoder, folder or hub id, for searches that ask for it.
     """
 
     models: tuple[str, ...] = ("static-en",)
@@ -151,6 +152,7 @@ class ServerSettings:
     max_waiting: int = 512
     timeout: float = 60.0
     read_only: bool = False
+    rerank: str | None = None
 
     def __post_init__(self) -> None:
         """Check the limits."""
@@ -170,6 +172,7 @@ class Service:
         self.models = dict(models) if models is not None else load_by_name(settings.models)
         self.default = next(iter(self.models))
         self.indexes = _open_indexes(settings)
+        self.reranker = None if settings.rerank is None else open_cross_encoder(settings.rerank)
         folders = [Path(index.folder) for index in self.indexes.values()]
         folders += [model.folder for model in self.models.values() if model.folder is not None]
         self.folders = {

@@ -1,0 +1,91 @@
+"""`SearchQuery`: a search as a value. Its fields are the options of every door: Python, HTTP, MCP and command line."""
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, get_args
+
+from pellucid.errors import InputError, check_number, shown
+
+Weights = Mapping[str, float] | None
+"""Of parts or words by name; None for those that are set."""
+
+Conditions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+"""On the metadata: a dict for all of them, a list of dicts for any; None for none."""
+
+
+class Option(NamedTuple):
+    """What an option means, for the doors that describe it, and the least that it may be.
+
+    Attributes:
+        about: a sentence.
+        least: of a number.
+    """
+
+    about: str
+    least: float = -math.inf
+
+    # Pydantic calls these two; pellucid itself does not need it.
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Return pydantic's schema of a number, with its limit."""
+        return {**handler(source), **({"ge": self.least} if math.isfinite(self.least) else {})}
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """Return the JSON schema of a field, with its description."""
+        return {**handler(core_schema), "description": self.about}
+
+
+@dataclass(frozen=True)
+class SearchQuery:
+    """What a search asks for; `Index.search` says what each field means.
+
+    Raises:
+        InputError: a field has a value that no index can use.
+    """
+
+    query: Annotated[str, Option("What to look for.")]
+    top_k: Annotated[int, Option("How many hits.", 1)] = 10
+    offset: Annotated[int, Option("How many of the best hits to leave out: 10 for the second page of ten.", 0)] = 0
+    where: Annotated[Conditions, Option('On the metadata: {"year": {"gte": 1990}, "lang": "en"}.')] = None
+    weights: Annotated[Weights, Option("The weight of a part of the score, e.g. bm25=1; parts not listed get 0.")] = (
+        None
+    )
+    word_weights: Annotated[Weights, Option("What a word of the query counts, e.g. immune=0.3.")] = None
+    steer: Annotated[
+        Weights, Option("A text to move the query to, or with a weight below 0 away from, e.g. cars=-0.5.")
+    ] = None
+    min_score: Annotated[float | None, Option("Leave out hits with a lower score.")] = None
+    min_probability: Annotated[
+        float | None, Option("Leave out hits that answer with a lower probability; the index must be calibrated.")
+    ] = None
+    rerank: Annotated[Any, Option("A CrossEncoder that scores the first hits anew.")] = None
+    rerank_top: Annotated[int, Option("How many of the first hits it scores.", 1)] = 50
+
+    def __post_init__(self) -> None:
+        """Check the text and the numbers; the index checks names of its parts and fields."""
+        if not isinstance(self.query, str):
+            raise InputError(f"the query is {shown(self.query)} ({type(self.query).__name__}); it must be a string")
+        for name, (kind, option) in _NUMBERS.items():
+            is_integer = kind is int
+            check_number(name, getattr(self, name), least=option.least, integer=is_integer, optional=not is_integer)
+
+
+OPTIONS: dict[str, tuple[Any, Option]] = {
+    name: get_args(parameter.annotation) for name, parameter in inspect.signature(SearchQuery).parameters.items()
+}
+"""Of each field of `SearchQuery` its type, and what it means."""
+
+_NUMBERS = {name: (kind, option) for name, (kind, option) in OPTIONS.items() if kind in (int, float | None)}
+
+
+def served_reranker(reranker: Any, *, wanted: bool) -> Any:
+    """Return the reranker of a server, or None where none is `wanted`.
+
+    Raises:
+        InputError: one is wanted, and the server has none.
+    """
+    if wanted and reranker is None:
+        raise InputError("rerank needs a server that was started with --rerank MODEL; leave it out")
+    return reranker if wanted else None

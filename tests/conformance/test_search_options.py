@@ -1,0 +1,130 @@
+"""Every option of a search at every door: Python, HTTP, MCP and the command line, with the same hits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
+pytest.importorskip("mcp", reason="the assistant's server needs pellucid[mcp]")
+pytest.importorskip("Stemmer", reason="an index needs pellucid[search]")
+
+import pellucid
+from commands import run_command
+from pellucid.errors import InputError
+from pellucid.index.query import OPTIONS, SearchQuery
+from pellucid.integrations.mcp import create_server
+from pellucid.server import create_app
+from serving import ask, running
+
+TEXTS = ["a red apple", "a green apple and a pear", "a dog in the park", "apple trees in a park", "a pear tree"]
+QUERY = "red apple or pear"
+# Of each option a value that changes the hits, and how the command line says it.
+VALUES: dict[str, tuple[Any, list[str]]] = {
+    "top_k": (2, ["-k", "2"]),
+    "offset": (1, ["--offset", "1"]),
+    "where": ({"year": {"gte": 2}}, ["--where", "year>=2"]),
+    "weights": ({"bm25": 1}, ["--weight", "bm25=1"]),
+    "word_weights": ({"red": 0.1, "pear": 2}, ["--word-weight", "red=0.1", "--word-weight", "pear=2"]),
+    "steer": ({"dog": 0.8}, ["--steer", "dog=0.8"]),
+    "min_score": (0.2, ["--min-score", "0.2"]),
+    "min_probability": (0.6, ["--min-probability", "0.6"]),
+    "rerank": (True, ["--rerank", "any"]),
+    "rerank_top": (3, ["--rerank", "any", "--rerank-top", "3", "-k", "2"]),
+}
+WITH: dict[str, dict[str, Any]] = {"rerank_top": {"rerank": True, "top_k": 2}}
+
+
+def dogs_first(query: str, texts: list[str]) -> list[float]:
+    """Score texts as a reranker that likes what the query is not about."""
+    return [2.0 * ("dog" in text) - len(text) / 100 for text in texts]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Any:
+    folder = tmp_path_factory.mktemp("options") / "index"
+    with pellucid.Index.create(folder, {"words": static}) as made:
+        made.add(TEXTS, ids=list("abcde"), metadata=[{"year": year} for year in range(5)])
+        made.calibrate(TEXTS * 4, ["the parliament voted on taxes"] * 20)
+        yield made
+
+
+@pytest.fixture
+def doors(index: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return of each door what takes options, and returns ids and scores."""
+    monkeypatch.setattr("pellucid.loading.open_cross_encoder", lambda name: dogs_first)
+    monkeypatch.setattr("pellucid.server.service.open_cross_encoder", lambda name: dogs_first)
+    assistant = create_server({"words": pellucid.load("static-en")}, index, dogs_first)
+
+    def of_python(**options: Any) -> Any:
+        rerank = {"rerank": dogs_first} if options.pop("rerank", False) else {}
+        return [(hit.id, hit.score) for hit in index.search(QUERY, **options, **rerank)]
+
+    def of_http(**options: Any) -> Any:
+        with running({"words": pellucid.load("static-en")}, index=str(index.folder), rerank="any") as url:
+            status, page = ask(url, "/search", {"query": QUERY, **options})
+        assert status == 200, page
+        return [(hit["id"], hit["score"]) for hit in page["hits"]]
+
+    async def call(options: dict[str, Any]) -> Any:
+        import mcp
+
+        async with mcp.Client(assistant) as client:
+            return await client.call_tool("search", {"query": QUERY, "top_k": 10, **options})
+
+    def of_mcp(**options: Any) -> Any:
+        return [(d["id"], d["score"]) for d in asyncio.run(call(options)).structured_content["documents"]]
+
+    return {"python": of_python, "http": of_http, "mcp": of_mcp}
+
+
+def test_every_option_has_a_value_here_and_is_an_argument_of_python() -> None:
+    assert VALUES.keys() | {"query"} == OPTIONS.keys()
+    own, asked = (inspect.signature(call).parameters for call in (pellucid.Index.search, SearchQuery))
+    assert {name: own[name].default for name in asked} == {name: asked[name].default for name in asked}
+    schema = create_app(models={"words": pellucid.load("static-en")}).openapi()["components"]["schemas"]
+    of_body = schema["SearchRequest"]["properties"]
+    assert OPTIONS.keys() <= of_body.keys() and all(of_body[name]["description"] for name in OPTIONS)
+    assert of_body["top_k"] | {"minimum": 1, "maximum": 100} == of_body["top_k"]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dict[str, Any]) -> None:
+    value, said = VALUES[name]
+    options = {name: value, **WITH.get(name, {})}
+    hits = {door: search(**options) for door, search in doors.items()}
+    printed = json.loads(run_command("search", index.folder, QUERY, *said, "--json").stdout)
+    hits["command line"] = [(hit["id"], hit["score"]) for hit in printed["hits"]]
+    assert hits["python"] and hits["python"] != doors["python"](**WITH.get(name, {}))
+    for door, found in hits.items():
+        assert [id for id, _ in found] == [id for id, _ in hits["python"]], door
+        assert [score for _, score in found] == pytest.approx([score for _, score in hits["python"]]), door
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": 0}, "top_k is 0; it must be an integer, at least 1"),
+        ({"offset": -1}, "offset is -1"),
+        ({"top_k": True}, "top_k is True"),
+        ({"top_k": 1.5}, "top_k is 1.5"),
+        ({"rerank_top": 0}, "rerank_top is 0"),
+        ({"min_score": "a"}, "min_score is 'a'; it must be a number, finite, or None"),
+        ({"min_probability": float("nan")}, "min_probability is nan"),
+        ({"query": 5}, "the query is 5 (int); it must be a string"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_is_searched(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        SearchQuery(**{"query": "a", **options})
+    assert message in str(refused.value)
+
+
+def test_a_reranker_that_no_server_has_is_refused(index: Any) -> None:
+    with running({"words": pellucid.load("static-en")}, index=str(index.folder)) as url:
+        status, answer = ask(url, "/search", {"query": QUERY, "rerank": True})
+    assert status == 422 and "--rerank MODEL" in answer["error"]
