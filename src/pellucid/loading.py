@@ -101,28 +101,8 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
     return opened
 
 
-def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
-    """Open a checked folder, or a hub id, with sentence-transformers; never code or pickled weights."""
-    model = _opened("SentenceTransformer", name_or_path)
-    if local_folder(name_or_path) is not None:
-        with translate_load_errors(os.fspath(name_or_path)):
-            for module in model:
-                inner = getattr(module, "auto_model", None)
-                if inner is None or not hasattr(inner, "get_input_embeddings"):
-                    continue
-                if hasattr(module.tokenizer, "get_vocab"):
-                    check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
-            _encoder(model).encode("a text")  # weights and tokenizer fit together
-    return model
-
-
-def open_cross_encoder(name_or_path: str | os.PathLike[str]) -> Any:
-    """Open a checked folder, or a hub id, as a CrossEncoder of sentence-transformers."""
-    return _opened("CrossEncoder", name_or_path)
-
-
-def _opened(class_name: str, name_or_path: str | os.PathLike[str]) -> Any:
-    """Return an object of a class of sentence-transformers, of a checked folder or a hub id."""
+def open_sentence_transformer(name_or_path: str | os.PathLike[str], kind: str = "SentenceTransformer") -> Any:
+    """Open a checked folder, or a hub id, with a class of sentence-transformers; never code or pickled weights."""
     require("sentence_transformers")
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with translate_load_errors(spec):
@@ -135,8 +115,16 @@ def _opened(class_name: str, name_or_path: str | os.PathLike[str]) -> Any:
 
         safe, local = {"use_safetensors": True}, folder is not None
         offline = local or hub_has_no_address()
-        kind = getattr(sentence_transformers, class_name)
-        model = kind(spec, trust_remote_code=False, local_files_only=offline, model_kwargs=safe)
+        opened = getattr(sentence_transformers, kind)
+        model = opened(spec, trust_remote_code=False, local_files_only=offline, model_kwargs=safe)
         if local:
             check_finite(model, spec)
+        if local and kind == "SentenceTransformer":
+            for module in model:
+                inner = getattr(module, "auto_model", None)
+                if inner is None or not hasattr(inner, "get_input_embeddings"):
+                    continue
+                if hasattr(module.tokenizer, "get_vocab"):
+                    check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
+            _encoder(model).encode("a text")  # weights and tokenizer fit together
         return model

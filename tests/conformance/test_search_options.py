@@ -56,8 +56,8 @@ def index(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Any:
 @pytest.fixture
 def doors(index: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return of each door what takes options, and returns ids and scores."""
-    monkeypatch.setattr("pellucid.loading.open_cross_encoder", lambda name: dogs_first)
-    monkeypatch.setattr("pellucid.server.service.open_cross_encoder", lambda name: dogs_first)
+    monkeypatch.setattr("pellucid.loading.open_sentence_transformer", lambda name, kind: dogs_first)
+    monkeypatch.setattr("pellucid.server.service.open_sentence_transformer", lambda name, kind: dogs_first)
     assistant = create_server({"words": pellucid.load("static-en")}, index, dogs_first)
 
     def of_python(**options: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -85,13 +86,20 @@ def test_embeddings_are_sparse_where_a_part_is(fruit):
     assert silent.nnz == 4  # nothing is stored for a part with weight 0
 
 
+def sums_by_part(why):
+    sums = Counter()
+    for row in why.rows:
+        sums[row.name.partition(": ")[0]] += row.contribution
+    return sums
+
+
 @given(text1=st.text(max_size=40), text2=st.text(max_size=40))
 def test_explanations_add_up_part_by_part(text1, text2):
     parts = {"letters": LetterEmbedder(), "length": lengths}
     model = EnsembleEmbedder(parts, [0.3, 0.7])
     why = model.explain(text1, text2)
     assert why.score == pytest.approx(float(cosines(model, [text1], [text2])[0, 0]), abs=1e-6)
-    sums = model.part_contributions(why)
+    sums = sums_by_part(why)
     assert sums["letters"] == pytest.approx(0.3 * float(cosines(LetterEmbedder(), [text1], [text2])[0, 0]), abs=1e-6)
     assert sums["length"] == pytest.approx(0.7 * float(cosines_of_lengths([text1], [text2])[0, 0]), abs=1e-6)
     assert sum(sums.values()) == pytest.approx(why.score, abs=1e-9)
@@ -113,11 +121,9 @@ def test_rows_say_which_part_they_are_of(fruit):
     assert EnsembleEmbedder([fruit, fruit]).explain("The apple, unheard", "a pear").unknown_words() == ["unheard"]
     assert json.loads(why.to_json()) == why.to_dict()
     gap = model.explain("apple", "pear") - model.explain("apple", "car")
-    assert sum(model.part_contributions(gap).values()) == pytest.approx(gap.score)
+    assert sum(sums_by_part(gap).values()) == pytest.approx(gap.score)
     assert model.explain("apple").score == pytest.approx(1)
     assert model.explain("zzz").score == pytest.approx(0.5)  # what the parts that know it weigh
-    with pytest.raises(InputError, match="is of no part"):
-        model.part_contributions(alone)
 
 
 def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
@@ -222,7 +228,7 @@ def test_a_sentence_transformer_as_part(fruit, tmp_path):
     expected = 0.4 * cosines(fruit, *pairs) + 0.6 * cosines(fruit.without(0), *pairs)
     assert cosines(model, *pairs) == pytest.approx(expected, abs=1e-6)
     assert model.similarity(model.encode_query(pairs[0]), model.encode_document(pairs[1])) == pytest.approx(expected)
-    assert model.part_contributions(model.explain("apple car", "pear bicycle"))["dense"] == pytest.approx(
+    assert sums_by_part(model.explain("apple car", "pear bicycle"))["dense"] == pytest.approx(
         0.6 * float(cosines(fruit.without(0), *pairs)[0, 0]), abs=1e-6
     )
     model.save_pretrained(tmp_path / "model")

@@ -147,18 +147,6 @@ def test_words_can_be_reweighted(model):
             model.reweight(factors)
 
 
-def test_the_words_that_fire_a_dimension(model):
-    assert [word for word, _ in model.firing_words("debts")] == ["loan", "mortgage"]
-    assert model.firing_words(2, top_k=1) == [("river", pytest.approx(5))]
-    assert model.firing_words("cities")[1] == ("new york", pytest.approx(2))
-    merged = model.merge("money", "debts", name="finance").firing_words("finance")
-    assert merged[0] == ("loan", pytest.approx((rounded(model)[1, :2]).sum() / 2**0.5))
-    with pytest.raises(InputError, match="no dimension is called 'mony'; did you mean 'money'"):
-        model.firing_words("mony")
-    with pytest.raises(InputError, match="top_k"):
-        model.firing_words("money", top_k=0)
-
-
 def test_parts_that_do_not_fit_are_refused():
     vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
     for parts, complaint in (

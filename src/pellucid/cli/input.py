@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _MODEL = "A bundled name, a folder, or a Hugging Face hub id"
 ModelOption = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL}.")]
 ModelsOption = Annotated[list[str], typer.Option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
-TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many to show.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]

@@ -52,16 +52,16 @@ _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", ".lock")  # of an index
 _DEFAULTS = {name: option.default for name, option in signature(SearchQuery).parameters.items() if name != "query"}
+_WHERE_HELP = "Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."
 _WEIGHT_FORMS = {
     "weights": "PART=NUMBER, such as bm25=1",
     "word_weights": "WORD=NUMBER, such as immune=0.3",
     "steer": "TEXT=NUMBER, such as cars=-0.5",
 }
-_FLAGS = {"weights": "--weight", "word_weights": "--word-weight"}  # which are given one by one
+_HELP = {"where": _WHERE_HELP, **dict.fromkeys(_WEIGHT_FORMS, "{} Repeat for more.")}
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
-_WHERE_HELP = "Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."
 _Where = Annotated[Repeated, typer.Option(help=_WHERE_HELP)]
 _Sort = Annotated[str | None, typer.Option(help="Field to sort documents by; without it, the order of adding.")]
 _Descending = Annotated[bool, typer.Option("--descending", help="Largest values first.")]
@@ -294,27 +294,23 @@ def calibrate(
 
 def _flag(name: str) -> str:
     """Return the option that a field of `SearchQuery` is on the command line."""
-    return _FLAGS.get(name, f"--{name}".replace("_", "-"))
+    return f"--{name.removesuffix('s').replace('_', '-')}"  # weights are given one by one
 
 
 def _search_option(name: str) -> Parameter:
     """Return a field of `SearchQuery` as an option; those that are no plain values are texts."""
     kind, (about, least) = OPTIONS[name]
     flags = [_flag(name), *(["-k"] if name == "top_k" else [])]
-    if name == "where":
-        return option(name, None, typer.Option(help=_WHERE_HELP), Repeated)
-    if name == "rerank":
-        return option(name, None, typer.Option(help=f"{about} A folder or hub id."))
-    if name in _WEIGHT_FORMS:
-        return option(name, None, typer.Option(*flags, help=f"{about} Repeat for more."), Repeated)
-    return option(name, _DEFAULTS[name], typer.Option(*flags, help=about, min=None if least < 0 else int(least)), kind)
-
-
-_SEARCH_OPTIONS = [_search_option(name) for name in _DEFAULTS]
+    if name in _HELP:
+        return option(name, None, typer.Option(*flags, help=_HELP[name].format(about)), Repeated)
+    limit = None if least < 0 else int(least)
+    return option(
+        name, _DEFAULTS[name], typer.Option(*flags, help=about, min=limit), str | None if kind is Any else kind
+    )
 
 
 @commands.command()
-@partial(with_options, _SEARCH_OPTIONS, "search_options")
+@partial(with_options, list(map(_search_option, _DEFAULTS)), "search_options")
 def search(
     folder: _Folder,
     query: Annotated[
@@ -370,28 +366,32 @@ def search(
         )
     _check_sorted(sort, descending)
     if is_list:
-        of_hits = {name: value for name, value in search_options.items() if name not in ("where", "top_k", "offset")}
-        of_hits |= {"rows": rows, "why": why, "measure": measure, "check": check, "html": html}
-        unused = [_flag(name) for name, value in of_hits.items() if value not in (None, False, _DEFAULTS.get(name))]
-        if unused:
+        of_hits = {**search_options, "rows": rows, "why": why, "measure": measure, "check": check, "html": html}
+        given = [name for name, value in of_hits.items() if value not in (None, False, _DEFAULTS.get(name))]
+        if unused := [_flag(name) for name in given if name not in ("where", "top_k", "offset")]:
             raise typer.BadParameter(
                 "is of hits, and needs a query; a list of documents is written with -o", param_hint=unused[0]
             )
-        page = {"sort": sort, "descending": descending}
-        page |= {"offset": search_options["offset"], "limit": search_options["top_k"]}
+        page = {
+            "sort": sort, "descending": descending, "offset": search_options["offset"],
+            "limit": search_options["top_k"],
+        }  # fmt: skip
         with _open(folder) as opened:
             if output is not None:
                 write_documents(output, opened, conditions, page)
             else:
                 show_documents(opened, conditions, page, json=json)
         return
-    options = {**search_options, "where": conditions}
-    for name in options.keys() & _WEIGHT_FORMS.keys():
-        options[name] = values_of(options[name], _flag(name), _WEIGHT_FORMS[name], float)
+    weights = {
+        name: values_of(search_options[name], _flag(name), form, float)
+        for name, form in _WEIGHT_FORMS.items()
+        if name in search_options
+    }
+    options = {**search_options, **weights, "where": conditions}
     if "rerank" in options:
-        from pellucid.loading import open_cross_encoder
+        from pellucid.loading import open_sentence_transformer
 
-        options["rerank"] = open_cross_encoder(options["rerank"])
+        options["rerank"] = open_sentence_transformer(options["rerank"], "CrossEncoder")
     with _open(folder) as opened:
         hits_by_query = ((text, opened.search(text, **options)) for text in _queries(query))
         if measure:

@@ -83,8 +83,10 @@ def mcp(
     require("mcp", "mcp")
     from pellucid.index.index import Index
     from pellucid.integrations import mcp as server
-    from pellucid.loading import load_by_name, open_cross_encoder
+    from pellucid.loading import load_by_name, open_sentence_transformer
 
     opened = None if index is None else Index.open(index)
-    served = server.create_server(load_by_name(models), opened, rerank and open_cross_encoder(rerank))
+    served = server.create_server(
+        load_by_name(models), opened, rerank and open_sentence_transformer(rerank, "CrossEncoder")
+    )
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout

@@ -37,7 +37,6 @@ from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import EMPTY_TERMS, Query, StoredVector, Terms
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.errors import InputError, ModelFolderError, shown
-from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import EMBEDDING, Row
 from pellucid.loading import load
 from pellucid.persistence.store import read_json, write_json
@@ -422,16 +421,6 @@ class EnsembleEmbedder(Embedder):
             )
             for by_part in coverages
         ]
-
-    def part_contributions(self, explanation: Explanation) -> dict[str, float]:
-        """Return what each part adds to the score of one of this ensemble's explanations, or of a difference of two."""
-        sums = dict.fromkeys(self.names, 0.0)
-        for row in explanation.rows:
-            name = row.name.partition(BETWEEN)[0]
-            if name not in sums:
-                raise InputError(f"the row {row.name!r:.80} is of no part; the parts are {', '.join(self.names)}")
-            sums[name] += row.contribution
-        return sums
 
     def _edited(self, edit: Edit) -> Self:
         parts = self.parts

@@ -292,9 +292,10 @@ class Index(DocumentCollection):
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
-        options: dict[str, Any] = {"min_score": min_score, "min_probability": min_probability, "steer": steer}
-        options |= {"weights": weights, "word_weights": word_weights, "rerank": rerank, "rerank_top": rerank_top}
-        return run(self.snapshot(), SearchQuery(query, top_k, offset, where, **options))
+        asked = SearchQuery(
+            query, top_k, offset, where, weights, word_weights, steer, min_score, min_probability, rerank, rerank_top
+        )
+        return run(self.snapshot(), asked)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None

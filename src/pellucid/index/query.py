@@ -26,15 +26,10 @@ class Option(NamedTuple):
     about: str
     least: float = -math.inf
 
-    # Pydantic calls these two; pellucid itself does not need it.
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return pydantic's schema of a number, with its limit."""
-        return {**handler(source), **({"ge": self.least} if math.isfinite(self.least) else {})}
-
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
-        """Return the JSON schema of a field, with its description."""
-        return {**handler(core_schema), "description": self.about}
+        """Return the JSON schema of a field with this option, which pydantic asks for; pellucid does not need it."""
+        limit = {"minimum": int(self.least)} if math.isfinite(self.least) else {}
+        return {**handler(core_schema), **limit, "description": self.about}
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class SearchQuery:
     min_probability: Annotated[
         float | None, Option("Leave out hits that answer with a lower probability; the index must be calibrated.")
     ] = None
-    rerank: Annotated[Any, Option("A CrossEncoder that scores the first hits anew.")] = None
+    rerank: Annotated[Any, Option("A CrossEncoder, by folder or hub id, that scores the first hits anew.")] = None
     rerank_top: Annotated[int, Option("How many of the first hits it scores.", 1)] = 50
 
     def __post_init__(self) -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pellucid.index.index import Index
 
 _Count = Annotated[int, Field(ge=1, le=50)]
-_RERANK = Field(description="Score the first hits anew with the server's reranker, if it has one.")
-_CHECK = Field(description="Score each document without the words that match.")
 _Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
 
 
@@ -90,9 +88,8 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None, re
     if index is not None:
         instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
     tools = _Tools(models, index, rerank)
-    described = [_tool(tools.explain), _tool(tools.describe)]
-    if index is not None:
-        described.append(_tool(tools.search, _search_signature()))
+    searching = [] if index is None else [_tool(tools.search, _search_signature())]
+    described = [_tool(tools.explain), _tool(tools.describe), *searching]
     return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 
@@ -100,8 +97,12 @@ def _search_signature() -> Signature:
     """Return the arguments of search: the fields of `SearchQuery`, some with limits of their own."""
     arguments = dict(signature(SearchQuery).parameters)
     arguments["top_k"] = arguments["top_k"].replace(default=5, annotation=_Count)
-    arguments["rerank"] = arguments["rerank"].replace(default=False, annotation=Annotated[bool, _RERANK])
-    check = arguments["rerank"].replace(name="check", annotation=Annotated[bool, _CHECK])
+    arguments["rerank"] = arguments["rerank"].replace(
+        default=False, annotation=Annotated[bool, Field(description="Score the first hits anew.")]
+    )
+    check = arguments["rerank"].replace(
+        name="check", annotation=Annotated[bool, Field(description="Score each document without the words that match.")]
+    )
     return Signature([*arguments.values(), check], return_annotation=FoundDocuments)
 
 

@@ -33,7 +33,6 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.mixing import (
     MAX_TABLE_VALUE,
     after_edit,
-    mixed_rows,
     mixing_tensors,
     read_mixed,
     sparse_units,
@@ -230,19 +229,6 @@ class StaticLexiconEmbedder(Embedder):
         for row, factor in self.vocabulary.factors(factors).items():
             multipliers[row] = factor
         return self._like(table=WordClusters.from_weights(self._all_rows().multiply(multipliers[:, None])))
-
-    def firing_words(self, dimension: int | str, *, top_k: int = 10) -> list[tuple[str, float]]:
-        """Return the words with the largest weights for a dimension, and these weights, largest first.
-
-        Raises:
-            InputError: there is no such dimension, or `top_k` is below 1.
-        """
-        check_integer("top_k", top_k)
-        index = self._dimensions.number(dimension)
-        rows = self._all_rows()
-        weights = mixed_rows(rows, self.mixing).tocsc()[:, [index]].toarray().ravel()
-        best = np.argsort(-weights, kind="stable")[:top_k]
-        return [(display_form(self.vocabulary.words[row]), float(weights[row])) for row in best if weights[row] > 0]
 
     def _all_rows(self) -> Any:
         return self.table.rows(np.arange(len(self.vocabulary)), self._clusters)

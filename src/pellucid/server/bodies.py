@@ -109,15 +109,12 @@ Texts = TextList | Text
 """Several texts or one."""
 
 
-def _to_integer(number: Any) -> Any:
-    return int(number) if isinstance(number, float) and number.is_integer() else number
+WHOLE = BeforeValidator(lambda number: int(number) if isinstance(number, float) and number.is_integer() else number)
 
-
-WHOLE = BeforeValidator(_to_integer)
 Integer = Annotated[int, WHOLE]
 """A whole number; for JSON, and OpenAI's clients, 64.0 is one too."""
 
-Size = Annotated[int, Field(ge=1), BeforeValidator(_to_integer)]
+Size = Annotated[int, Field(ge=1), WHOLE]
 """A whole number from 1 up."""
 
 Weights = Annotated[dict[str, float] | None, Field(max_length=_MAX_WEIGHTS)]

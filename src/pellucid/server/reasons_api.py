@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pellucid.index.documents import Document
     from pellucid.index.index import Index
 
-_ABOUT = {name: option for name, (_, option) in OPTIONS.items()}
 _INDEX = Field(description="The name of an index, see /info; the first without one.")
 _Role = Literal["query", "document"]
 _EXAMPLES, _EXAMPLE_WORDS = 4, 10
@@ -76,14 +75,14 @@ class SearchRequest(SearchQuery):
 
     __pydantic_config__ = BODY_RULES
 
-    top_k: Annotated[int, _ABOUT["top_k"], Field(le=100), WHOLE] = 10
-    offset: Annotated[int, _ABOUT["offset"], Field(le=sys.maxsize), WHOLE] = 0  # the answer's JSON has 64 bits
-    where: Annotated[Conditions, _ABOUT["where"]] = None
-    weights: Annotated[Weights, _ABOUT["weights"]] = None
-    word_weights: Annotated[Weights, _ABOUT["word_weights"]] = None
-    steer: Annotated[Weights, _ABOUT["steer"]] = None
+    top_k: Annotated[int, OPTIONS["top_k"][1], Field(le=100), WHOLE] = 10
+    offset: Annotated[int, OPTIONS["offset"][1], Field(le=sys.maxsize), WHOLE] = 0  # the answer's JSON has 64 bits
+    where: Annotated[Conditions, OPTIONS["where"][1]] = None
+    weights: Annotated[Weights, OPTIONS["weights"][1]] = None
+    word_weights: Annotated[Weights, OPTIONS["word_weights"][1]] = None
+    steer: Annotated[Weights, OPTIONS["steer"][1]] = None
     rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
-    rerank_top: Annotated[int, _ABOUT["rerank_top"], Field(le=100), WHOLE] = 50
+    rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), WHOLE] = 50
     index: Annotated[str | None, _INDEX] = None
     rows: Annotated[Integer, Field(ge=0, le=1000, description="Add so many rows of each hit, the largest.")] = 0
 

@@ -21,7 +21,7 @@ import numpy as np
 from pellucid.core.arrays import Role, l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, PellucidError, check_numbers
-from pellucid.loading import load_by_name, open_cross_encoder
+from pellucid.loading import load_by_name, open_sentence_transformer
 from pellucid.progress import CancelledWorkError, cancellable
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
@@ -172,7 +172,7 @@ class Service:
         self.models = dict(models) if models is not None else load_by_name(settings.models)
         self.default = next(iter(self.models))
         self.indexes = _open_indexes(settings)
-        self.reranker = None if settings.rerank is None else open_cross_encoder(settings.rerank)
+        self.reranker = None if settings.rerank is None else open_sentence_transformer(settings.rerank, "CrossEncoder")
         folders = [Path(index.folder) for index in self.indexes.values()]
         folders += [model.folder for model in self.models.values() if model.folder is not None]
         self.folders = {
