@@ -135,6 +135,13 @@ def test_each_word_of_a_line_earns_its_place(text1: str, text2: str) -> None:
         ("worth 100 euros", "worth 900 euros", ['"worth" (', "The numbers differ: 100 / 900"], "100 euros"),
         ("love this song", "install the package with pip", ["hardly anything in common", 'for "love"'], "is close to"),
         ("he plays", "she was playing", ['"plays" is a form of "playing"'], "match"),
+        (
+            "The shop is open on Sundays",
+            "The shop is closed on Sundays",
+            ["either", "would do, without both"],
+            "because t",
+        ),
+        ("loan loan credit", "credit loan mortgage", ['Also near: "credit" in both and "loan" to "m'], '"credit" to'),
         ("a haplogroup", "haplogroups of one haplogroup", ['both say "haplogroup"'], '"haplogroups"'),
         ("the facilities", "a facility", ['"facilities" is a form of "facility"'], "close to"),
         ("cheap flights to rome", "low-cost airfare", ['is close to "low-cost airfare"'], '"cost'),

@@ -322,7 +322,10 @@ def and_listed(items: Iterable[str], joint: str = "and") -> str:
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    return and_listed(f"{_quoted(first)} to {_quoted(second)}" for first, second in pairs[:_MAX_NAMED])
+    return and_listed(
+        f"{_quoted(first)} {'in both' if lowercase(first) == lowercase(second) else f'to {_quoted(second)}'}"
+        for first, second in pairs[:_MAX_NAMED]
+    )
 
 
 def _some(names: Sequence[str], joint: str = "and") -> str:
