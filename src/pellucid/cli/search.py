@@ -367,7 +367,7 @@ def search(
     _check_sorted(sort, descending)
     if is_list:
         of_hits = {**search_options, "rows": rows, "why": why, "measure": measure, "check": check, "html": html}
-        given = [name for name, value in of_hits.items() if value not in (None, False, _DEFAULTS.get(name))]
+        given = [name for name, value in of_hits.items() if value is not False and value != _DEFAULTS.get(name)]
         if unused := [_flag(name) for name in given if name not in ("where", "top_k", "offset")]:
             raise typer.BadParameter(
                 "is of hits, and needs a query; a list of documents is written with -o", param_hint=unused[0]
