@@ -10,14 +10,14 @@ numbers and names that differ, names the word. The floor is the first difference
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
 
-import pellucid
+from benchmarks.faithfulness import model_by_name
+from papers.kit import make_parser
 from pellucid.explain.summary import differences
 
 SETS = ("SICK-R", "STS12", "STS13", "STS14", "STS15")
@@ -87,12 +87,11 @@ def first_difference(edit: Edit) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser = make_parser(__doc__, data="sts/ and retrieval/")
     parser.add_argument("--model", default="static-en")
     parser.add_argument("--pairs", type=int, default=60, help="of each kind, at most")
     arguments = parser.parse_args()
-    model = pellucid.load(arguments.model)
+    model = model_by_name(arguments.model)
     print("| | pairs | named | by the sentence | by the line of differences | floor |\n|---|---|---|---|---|---|")
     for paraphrase in (False, True):
         for kind, of_kind in edits(arguments.data, arguments.pairs, paraphrase=paraphrase).items():

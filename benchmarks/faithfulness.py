@@ -129,6 +129,11 @@ def sentence_transformer(folder: str | Path | None = None) -> Any:
     return SentenceTransformer(str(folder), device="cpu")
 
 
+def model_by_name(name: str) -> Any:
+    """Return what `pellucid.load` opens; all-MiniLM-L6-v2 needs no hub."""
+    return pellucid.load(sentence_transformer() if name == MINILM else name)
+
+
 def scores(model: EncoderEmbedder, first: str, texts: Sequence[str]) -> Floats:
     """Return the cosines of a text to others."""
     rows = model.similarity_rows(model.encode([first, *texts])).astype(np.float64)

@@ -12,7 +12,6 @@ German sentences nothing is said, and how many would be above the 95th percentil
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import random
@@ -23,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-import pellucid
-from benchmarks.faithfulness import MINILM, sentence_transformer
+from benchmarks.faithfulness import model_by_name
+from papers.kit import make_parser
 from pellucid.core.background import MAX_WORDS
 from pellucid.evaluation.tasks import read_table
 from pellucid.text.words import split_words
@@ -126,12 +125,11 @@ class Cached:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser = make_parser(__doc__, data="sts/ and retrieval/")
     parser.add_argument("--model", default="static-en")
     parser.add_argument("--texts", type=int, default=100, help="of each collection")
     arguments = parser.parse_args()
-    model = pellucid.load(sentence_transformer() if arguments.model == MINILM else arguments.model)
+    model = model_by_name(arguments.model)
     collections, related = read_texts(arguments.data, arguments.texts), related_pairs(arguments.data, arguments.texts)
     rng = random.Random(0)
     draws = (rng.sample(collections, 2) for _ in range(N_PAIRS))

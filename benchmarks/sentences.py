@@ -12,7 +12,6 @@ equal words, the longest first.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 from collections.abc import Iterator
@@ -23,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-import pellucid
+from benchmarks.faithfulness import model_by_name
+from papers.kit import make_parser
 from pellucid.explain.checks import without
 from pellucid.text.words import split_words
 
@@ -86,12 +86,11 @@ def measured(model: Any, pairs: list[tuple[str, str]], kind: str) -> Iterator[li
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser = make_parser(__doc__, data="sts/ and retrieval/")
     parser.add_argument("--model", default="static-en")
     parser.add_argument("--pairs", type=int, default=100, help="of each set")
     arguments = parser.parse_args()
-    model = pellucid.load(arguments.model)
+    model = model_by_name(arguments.model)
     pairs = [pair for name in SETS for pair in read_pairs(arguments.data, name, arguments.pairs)]
     print("| | lines | first is largest | of text 2 alone | rank correlation | claims of 40 % | false, unsaid |")
     print("|---|---|---|---|---|---|---|")
