@@ -74,7 +74,7 @@ pythons:  ## the core and an index with the oldest and the newest other Python o
 	for python in $$oldest $$newest; do \
 	  $$python --version; env=$(VENV)-other; \
 	  $$python -m venv --clear $$env && $$env/bin/python -m pip --disable-pip-version-check install --quiet \
-	    --editable '.[plot,search,sparse]' pytest hypothesis || { echo "its packages cannot be installed here"; continue; }; \
+	    --editable '.[frames,search,sparse]' pytest hypothesis || { echo "its packages cannot be installed here"; continue; }; \
 	  $$env/bin/python -m pytest $(QUICK) || exit 1; \
 	done
 
@@ -82,7 +82,7 @@ package:  ## build the sdist and from it the wheel, check both, and run the test
 	$(PYTHON) -m venv --clear $(PACKAGE)
 	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet build twine pytest hypothesis
 	rm -rf dist && $(PACKAGE)/bin/python -m build && $(PACKAGE)/bin/twine check --strict dist/*
-	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet "$$(echo dist/*.whl)[plot,search,sparse]"
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet "$$(echo dist/*.whl)[frames,search,sparse]"
 	mkdir $(PACKAGE)/elsewhere && cp -r conftest.py pyproject.toml tests $(PACKAGE)/elsewhere
 	cd $(PACKAGE)/elsewhere && ../bin/python -m pytest $(QUICK)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pellucid.cli.app import Commands
-from pellucid.cli.input import HtmlOption, JsonOption, PlotOption, open_model, read
+from pellucid.cli.input import HtmlOption, JsonOption, open_model, read
 from pellucid.cli.output import show
 from pellucid.errors import InputError
 
@@ -38,7 +38,6 @@ def align(
     language: Annotated[str, typer.Option(help="Whose stems and lemmas are compared; none leaves them out.")] = "en",
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
 ) -> None:
     """Show how far the embeddings of models hold the tokens of their texts, and which (key tokens, section 3)."""
     from papers.keytokens.alignment import align as make
@@ -47,7 +46,7 @@ def align(
     opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
     stems = None if language == "none" else language
     found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top_k, language=stems)
-    show(found, json, html, plot)
+    show(found, json, html)
 
 
 @app.command()
@@ -64,7 +63,7 @@ def components(
     from papers.swe.components import principal_components
 
     given = read(texts) if texts else None
-    show(principal_components(_model(model), given, components=component, top_k=top_k, words=words), json, html, None)
+    show(principal_components(_model(model), given, components=component, top_k=top_k, words=words), json, html)
 
 
 @app.command()
@@ -74,7 +73,7 @@ def ranks(
     """Show the length of a static model's vectors by frequency; with a file of texts, by frequency in that (SWE)."""
     from papers.swe.norms import norms_by_rank
 
-    show(norms_by_rank(_model(model), read(texts) if texts else None, words=words), json, html, None)
+    show(norms_by_rank(_model(model), read(texts) if texts else None, words=words), json, html)
 
 
 @app.command()
@@ -89,7 +88,7 @@ def tags(
     """Show the length of a static model's vectors by part of speech (SWE)."""
     from papers.swe.norms import norms_by_tag, read_tagged
 
-    show(norms_by_tag(_model(model), read_tagged(*files), words=words, tagset=tagset), json, html, None)
+    show(norms_by_tag(_model(model), read_tagged(*files), words=words, tagset=tagset), json, html)
 
 
 @app.command()
@@ -112,7 +111,7 @@ def languages(
         if name in given:
             raise InputError("a language is given twice; its words go into one file")
         given[name] = read(file)
-    show(language_separation(_model(model), given, drop=drop, sample=sample), json, html, None)
+    show(language_separation(_model(model), given, drop=drop, sample=sample), json, html)
 
 
 def _model(name: str) -> Any:

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from papers.keytokens.rates import AlignedText, EmbeddedTexts, ModelAlignment, Stems, decoded_texts, measure
 from papers.kit import Table
 from pellucid.errors import InputError
-from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.adjustments import mean_adjustment
@@ -31,9 +28,6 @@ from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Attention, open_backbone, read_transformer_config
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from pellucid.core.embedder import Vectors
 
 
@@ -54,37 +48,6 @@ class Alignment(Report):
 
     k: int
     models: tuple[ModelAlignment, ...]
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: each model's rates (the paper's Figure 2), and how its tokens are related."""
-        title = f"Alignment with {counted(self.models[0].texts, 'text')}, in percent"
-        canvas = Canvas((10.0, 1.5 + 0.3 * len(self.models)), title, dark=dark)
-        panels = canvas.figure.subplots(1, 5, sharey=True, width_ratios=[1, 1, 1, 1, 1.7])
-        titles = (f"Hit@{self.k}", "LAR", "GAR", "weighted LAR", f"the first {self.k} tokens")
-        for axes, label in zip(panels, titles, strict=True):
-            canvas.styled(axes, label)
-        for axes, rate in zip(panels, ("hit", "lar", "gar", "weighted_lar"), strict=False):
-            values = [100 * getattr(model, rate) for model in self.models]
-            canvas.bars(axes, values, [f"{value:.1f}" for value in values])
-        self._draw_classes(canvas, panels[-1])
-        canvas.names(panels[0], [model.name for model in self.models])
-        for axes in panels:
-            axes.tick_params(axis="y", length=0)
-        return canvas.figure
-
-    def _draw_classes(self, canvas: Canvas, axes: Axes) -> None:
-        """Draw the shares of literal, same-stem and unrelated tokens of each model as one bar."""
-        lines = np.arange(len(self.models))
-        start = np.zeros(len(lines))
-        strong, faint = canvas.colours.adds, canvas.colours.faint
-        parts = (("literal", "in the text", strong, 1.0), ("stem", "same stem", strong, 0.5))
-        for kind, label, colour, alpha in (*parts, ("unrelated", "unrelated", faint, 0.35)):
-            shares = np.array([100 * (getattr(model, kind) or 0.0) for model in self.models])
-            axes.barh(lines, shares, 0.66, left=start, color=colour, alpha=alpha, label=label)
-            start += shares
-        axes.set_xlim(0, 100)
-        below = -0.06 - 0.4 / len(lines)
-        canvas.legend(axes, loc="upper center", at=(0.45, below), columns=3)
 
     def _parts(self) -> Iterator[AnyPart]:
         first = self.models[0]

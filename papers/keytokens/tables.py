@@ -1,6 +1,6 @@
 r"""What embeddings of real models say in tokens, beside the key-tokens paper: alignment, spectrum, instructions.
 
-    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images papers/keytokens] --write
+    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] --write
 
 The texts are the image captions of STS14, which the small language model at hand knows the words of;
 nothing is trained or chosen on them. The paper's numbers are for models of 1.3 to 7 billion parameters on Wikipedia.
@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from papers.keytokens.alignment import (
     Alignment,
@@ -22,14 +21,13 @@ from papers.keytokens.alignment import (
     embedded_texts,
     tokens_table,
 )
-from papers.keytokens.spectrum import SweepStep, contributions, sweep, sweep_table, variation, variation_table
+from papers.keytokens.spectrum import contributions, sweep, sweep_table, variation, variation_table
 from papers.kit import Figure, Table, run_script
 from papers.models import minilm_path
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.core.pca import Spectrum, spectrum_of
 from pellucid.evaluation.tasks import read_table
-from pellucid.explain.views.figure import Canvas
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.keytokens.head import top_tokens
 from pellucid.text.tables import read_texts
@@ -122,34 +120,8 @@ def said_shares(found: Spectrum) -> str:
     return f"{shown}; the mean's part along the first: {level(found):+.2f}"
 
 
-def draw_sweep(steps: Sequence[SweepStep]) -> Any:
-    """Return a matplotlib Figure: the rates over all steps, and tokens and scores of a text at some (Figure 4b)."""
-    text = steps[0].alignment.examples[0].text
-    canvas = Canvas((9.4, 5.6), "The first principal component, taken away step by step", text)
-    grid = canvas.figure.add_gridspec(2, 4, height_ratios=[1, 1.15])
-    axes = canvas.panel(grid[0, :], across=f"\u03bb in units of {steps[-1].amount / steps[-1].factor:+.3f}", down="%")
-    factors = [step.factor for step in steps]
-    rates = {"hit": "Hit@10", "lar": "LAR", "gar": "GAR", "weighted_lar": "weighted LAR"}
-    for (rate, label), colour in zip(rates.items(), canvas.colours.series, strict=False):
-        values = [100 * getattr(step.alignment, rate) for step in steps]
-        axes.plot(factors, values, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
-    canvas.legend(axes, loc="center left", at=(1.0, 0.5))
-    best = max(steps, key=lambda step: step.alignment.weighted_lar).factor
-    shown = [step for step in steps if step.factor in (0.0, best, 0.95, 1.05)]
-    styles: dict[str, Any] = {"literal": {"fontweight": "bold"}, "stem": {"fontstyle": "italic"}}
-    for column, step in enumerate(shown):
-        tokens = step.alignment.examples[0].tokens
-        axes = canvas.panel(grid[1, column], f"\u03bb = {step.amount:+.2f}", "score")
-        bars = canvas.bars(axes, [token.score for token in tokens])
-        canvas.names(axes, [token.token for token in tokens], 16)
-        for bar, label, token in zip(bars, axes.get_yticklabels(), tokens, strict=True):
-            bar.set_alpha({"literal": 1.0, "stem": 0.6}.get(token.relation, 0.3))
-            label.set(**styles.get(token.relation, {}))
-    return canvas.figure
-
-
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield the tables, and draw the pictures."""
+    """Yield the tables."""
     texts, models = captions(options.data), embedders(options.data, options.tuned)
     aligned = align(models, texts, centred=True, examples=3)
     yield "rates", alignment_table(aligned)
@@ -176,9 +148,6 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     five = compare_key_tokens(centred, TABLE_5)
     yield "likes", tokens_table(TABLE_5, five)
     yield "like-cosines", cosine_lines(five)
-    if options.images:
-        for name, figure in {"alignment": aligned.plot(), "sweep": draw_sweep(swept)}.items():
-            figure.savefig(options.images / f"{name}.png", dpi=110)
 
 
 if __name__ == "__main__":
@@ -186,7 +155,6 @@ if __name__ == "__main__":
         measure,
         {
             "--tuned": {"type": Path, "nargs": "*", "default": [], "help": "tuned versions of the small model"},
-            "--images": {"type": Path, "help": "write the pictures into this folder"},
         },
         data="sts/, raw_english/ and lm/",
     )

@@ -220,8 +220,6 @@ def test_the_views_of_two_models_side_by_side():
     page = check_views(found)
     assert "GAR" in page and "1 text more without a token" in page
     assert list(found.to_frame()["name"]) == list(texts)
-    for dark in (False, True):
-        assert found.plot(dark=dark).axes
 
 
 # With real backbones, of two layers and random weights.
@@ -352,13 +350,13 @@ def run(embedders, tmp_path, monkeypatch):
     return run_command
 
 
-def test_the_command_opens_a_transformer_and_writes_json_page_and_picture(run, embedders, tmp_path):
+def test_the_command_opens_a_transformer_and_writes_json_and_a_page(run, embedders, tmp_path):
     pytest.importorskip("simplemma")
     found = json.loads(run("neo", "texts.txt", "--top-k", 4, "--json", "--centred").stdout)
     expected = align({"neo": embedders["neo"]}, [text for text in TEXTS if text], k=4, centred=True)
     assert found == json.loads(expected.to_json())
-    told = run("neo", "texts.txt", "--html", "page.html", "--plot", "rates.png", "--language", "none")
-    assert told.stdout == "" and (tmp_path / "rates.png").read_bytes().startswith(b"\x89PNG")
+    told = run("neo", "texts.txt", "--html", "page.html", "--language", "none")
+    assert told.stdout == ""
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     assert "neo, instructed" in run("neo", "texts.txt", "--instruction", "riding horse", "--pooling", "last").stdout
     assert "pooling is 'max'" in run("neo", "texts.txt", "--pooling", "max", code=1).stderr

@@ -10,7 +10,6 @@ from hypothesis.extra import numpy as arrays
 
 from papers.keytokens.rates import EmbeddedTexts, measure
 from papers.keytokens.spectrum import FACTORS, contributions, sweep, sweep_table, variation, variation_table
-from papers.keytokens.tables import draw_sweep
 from papers.spectra import level, project, shares, split
 from pellucid.core.pca import Moments, spectrum_of
 from pellucid.errors import InputError
@@ -162,4 +161,3 @@ def test_each_step_of_a_sweep_is_the_alignment_of_the_moved_embeddings():
         assert names == [[token.token for token in text.tokens] for text in expected.examples[:3]]
     assert [row[0] for row in sweep_table(steps).rows] == [f"{factor:g}" for factor in FACTORS]
     assert sweep(spectrum, texts, unit=2.5, language=None, k=2)[-1].amount == 2.5 * FACTORS[-1]
-    assert draw_sweep(steps).axes

@@ -288,7 +288,7 @@ def test_a_report_in_one_line():
 def test_a_missing_extra_says_what_to_install(monkeypatch):
     found = audit(random_table(), [f"t{n}" for n in range(9)])
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[plot\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[frames\]"'):
         found.to_frame()
 
 

@@ -12,7 +12,7 @@ from commands import all_commands, run_command
 from pellucid.bulk import duplicates, write_kept
 from pellucid.errors import InputError
 
-FILES = ("--html", "--plot", "--keep")
+FILES = ("--html", "--keep")
 
 
 def commands():

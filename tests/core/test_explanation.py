@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,8 +224,6 @@ def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) ->
     assert "Only 1 of 3 words of text 3 known" in str(gap)
     one = fruit.explain("zebra quagga")
     assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(one)
-    for each in (why, one):
-        assert "words of" in each.plot().axes[0].get_title(loc="left")
     assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
 
 
@@ -294,11 +291,10 @@ def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
     assert fruit.explain("").to_frame().empty
 
 
-@pytest.mark.parametrize(("module", "view"), [("pandas", "to_frame"), ("matplotlib.figure", "plot")])
-def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, module: str, view: str) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[plot\]"'):
-        getattr(anchors(), view)()
+def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[frames\]"'):
+        anchors().to_frame()
 
 
 @given(explanations(), st.integers(0, 12))
@@ -365,28 +361,6 @@ def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
         assert re.fullmatch(pattern, html.unescape(re.sub("<[^>]*>", "", own)), re.DOTALL)
 
 
-def test_plot_draws_bars_that_add_up(fruit: StaticEmbedder) -> None:
-    pytest.importorskip("matplotlib")
-    dark = anchors().plot(dark=True)
-    assert dark.get_facecolor() != anchors().plot().get_facecolor()
-    for why, most in ((anchors(), 30), (anchors(), 1), (fruit.explain("apple car pear"), 2)):
-        for rows in (False, True):
-            widths = [bar.get_width() for bar in why.plot(rows=rows, top_k=most).axes[0].patches]
-            assert sum(widths) == pytest.approx(why.score)
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore:Glyph", "ignore:no installed font")
-@pytest.mark.parametrize("text", [*HOSTILE[:11], "apple pear"])
-def test_plot_draws_any_text(fruit: StaticEmbedder, text: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    words = Vocabulary(["$x^{", "apple", *text.split()[:3]] if "apple" not in text.split()[:3] else text.split()[:3])
-    model = StaticEmbedder(words, np.ones((len(words), 2), np.float32))
-    for why in (model.explain(text, "apple"), model.explain(text), anchors()):
-        for rows in (False, True):
-            why.plot(rows=rows).savefig(tmp_path / "plot.png", dpi=40)
-
-
 def test_differences_need_the_same_first_text(fruit: StaticEmbedder) -> None:
     why = fruit.explain("apple", "pear") - fruit.explain("apple", "car")
     assert why.score == pytest.approx(2 / 5**0.5)
@@ -414,25 +388,6 @@ def test_a_word_of_both_other_texts_is_one_row_of_a_difference(fruit: StaticEmbe
 def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:
     html = fruit.explain("apple for $5 or $10", "pear")._repr_html_()
     assert html.startswith('<div class="pellucid mathjax_ignore tex2jax_ignore">')
-    pytest.importorskip("matplotlib")
-    from matplotlib.text import Text
-
-    rows = [Row("for $5 or $10", ("for $5 or $10",), 0.4, 0.0)]
-    figure = Explanation.from_terms("anchors", ("a", "b"), 0.4, rows).plot()
-    dollars = [text for text in figure.findobj(Text) if "$" in text.get_text()]
-    assert dollars and not any(text.get_parse_math() for text in dollars)
-
-
-def test_letters_without_a_font_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    from pellucid.explain.views import figure
-
-    rows = [Row("\u05e9\u05dc\u05d5\u05dd \u2d30", ("a",), 0.4, 0.0)]  # DejaVu Sans has them
-    why = Explanation.from_terms("anchors", ("a", "b"), 0.4, rows)
-    why.plot()
-    monkeypatch.setattr(figure, "_letters", lambda family: frozenset(range(128)))
-    with pytest.warns(UserWarning, match="no installed font has the letters \u05d5"):
-        why.plot()
 
 
 @pytest.mark.parametrize(

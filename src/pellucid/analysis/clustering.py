@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,15 +32,11 @@ from pellucid.analysis.coordinates import (
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, check_seed, require
-from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.text.function_words import content_words, differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import split_words
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TEXTS_PER_TOPIC_SQUARED = 25  # without a number of topics: the square root of texts / 25
 _MIN_TOPICS, _MAX_TOPICS = 4, 30  # of those chosen so
@@ -104,16 +100,6 @@ class Topics(Report):
     def __iter__(self) -> Iterator[Topic]:
         """Yield the topics, largest first."""
         return iter(self.topics)
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure of the sizes of the topics."""
-        names, n_texts = [topic.name for topic in self.topics], counted(self.texts, "text")
-        canvas = Canvas((7.4, 1.5 + 0.27 * len(names)), "Topics", n_texts, dark=dark)
-        axes = canvas.panel(across="texts")
-        sizes = [topic.texts for topic in self.topics]
-        canvas.bars(axes, sizes, [f"{size:,}" for size in sizes])
-        canvas.names(axes, names)
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Topics", f"{len(self.topics)} topics", f"{counted(self.texts, 'text')}, {self.family} model")

@@ -24,7 +24,6 @@ from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
     ModelOption,
-    PlotOption,
     TableOption,
     TextsHelp,
     corpus_file,
@@ -264,7 +263,6 @@ def explain(
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -300,7 +298,7 @@ def explain(
         if b is None:
             raise typer.BadParameter("needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
-    show(explanation, json, html, plot, top_k=top_k, rows=rows)
+    show(explanation, json, html, top_k=top_k, rows=rows)
 
 
 @app.command()

@@ -28,7 +28,6 @@ ModelOption = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL}.")]
 ModelsOption = Annotated[list[str], typer.Option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
-PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
 TableOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.")]
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
 

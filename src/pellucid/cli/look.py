@@ -14,7 +14,6 @@ from pellucid.cli.input import (
     JsonOption,
     ModelOption,
     ModelsOption,
-    PlotOption,
     TableOption,
     TextsHelp,
     corpus_file,
@@ -89,7 +88,6 @@ def topics(
     output: TableOption = None,
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
     model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
@@ -101,7 +99,7 @@ def topics(
     \b
     Examples:
       pellucid topics reviews.csv --field review -n 12
-      pellucid topics reviews.csv --field review --plot topics.png
+      pellucid topics reviews.csv --field review
       pellucid topics reviews.csv --field review -o labels.csv
     """
     from pellucid.analysis.clustering import topics as find
@@ -113,7 +111,7 @@ def topics(
         labels = (label if label >= 0 else None for label in result.labels)
         cells = range(1, len(texts) + 1), labels, names, texts
         write_table(output, ("row", "topic", "name", "text"), zip(*cells, strict=True))
-    show(result, json, html, plot)
+    show(result, json, html)
 
 
 @commands.command()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # characters beside those that JSON escapes itself
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-_OUTPUT_FILES = ("output_file", "html", "plot", "keep")  # parameters of commands
+_OUTPUT_FILES = ("output_file", "html", "keep")  # parameters of commands
 
 
 def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,14 +97,13 @@ def show(
     result: Any,
     json: bool,
     html: Path | None = None,
-    plot: Path | None = None,
     *,
     top_k: int | None = None,
     rows: bool = False,
 ) -> None:
     """Write an explanation or a report to the files asked for, otherwise to stdout, as JSON or for people.
 
-    An explanation shows its rows in a terminal and a picture if `rows` is set, and `top_k` of them.
+    An explanation shows its rows in a terminal if `rows` is set, and `top_k` of them.
     """
     from rich.console import Console
 
@@ -112,21 +111,14 @@ def show(
     from pellucid.persistence.store import writing
 
     with_rows: dict[str, Any] = {"rows": True} if rows else {}
-    limits = {} if top_k is None else {"top_k": top_k}  # a picture has a limit of its own
+    limits = {} if top_k is None else {"top_k": top_k}  # a page has a limit of its own
     if html is not None:
         with writing(html) as tmp_path:
             tmp_path.write_text(result.to_html(**limits), encoding="utf-8")
         say(f"wrote {html}", err=True)
-    if plot is not None:
-        figure, kind = result.plot(**with_rows), plot.suffix.lower().removeprefix(".")
-        if kind not in (kinds := figure.canvas.get_supported_filetypes()):
-            raise InputError(f"cannot draw {plot}; end its name in one of: {', '.join(sorted(kinds))}")
-        with writing(plot) as tmp_path:
-            figure.savefig(tmp_path, format=kind, bbox_inches="tight")
-        say(f"wrote {plot}", err=True)
     if json:
         typer.echo(shown_json(result.to_json()))
-    elif html is None and plot is None:
+    elif html is None:
         console = Console(highlight=False, soft_wrap=False)
         if not console.is_terminal:
             typer.echo(result.to_text(width=console.width, **limits, **with_rows))

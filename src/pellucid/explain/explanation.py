@@ -64,7 +64,6 @@ from pellucid.text.unicode import canonicalize, well_formed
 from pellucid.text.words import Coverage, Span
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from pandas import DataFrame
 
 SCHEMA_VERSION = 2
@@ -433,21 +432,6 @@ class Explanation(Shown):
         from pellucid.explain.views.terminal import plain
 
         return plain(self._parts(top_k, rows=rows), width=width)
-
-    def plot(self, *, rows: bool = False, top_k: int = 30, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure of bars: the lines of `groups`, or with `rows` the rows.
-
-        Args:
-            rows: draw the rows.
-            top_k: how many of them; the others are one bar.
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
-        from pellucid.explain.views.figure import picture
-
-        return picture(self._parts(top_k, rows=rows), dark=dark)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""

@@ -72,8 +72,7 @@ VERSION = 1
 class Report(Shown):
     """A result with views: `print`, `to_frame`, `to_dict`, `to_json`, `to_html`, and the last value of a cell.
 
-    A subclass declares its data as fields (not those with `compare=False`), yields `_parts`, the heading first, and may
-    have `plot(dark=False)`, which returns a matplotlib Figure.
+    A subclass declares its data as fields (not those with `compare=False`), yields `_parts`, the heading first.
     """
 
     kind: ClassVar[str] = "report"
@@ -126,7 +125,7 @@ def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
     try:
         import pandas as pd
     except ImportError as error:
-        raise missing_extra("pandas", "plot") from error
+        raise missing_extra("pandas", "frames") from error
     return pd.DataFrame(list(rows), columns=list(columns))
 
 
