@@ -144,6 +144,53 @@ def test_errors_are_one_line(tmp_path, rows):
         assert error.startswith("error: ") and said in error and error.count("\n") == 1
 
 
+# What a new user types wrongly, and words of the answer; `index` is an index, `rows.jsonl` and `more.csv` are files.
+MISTAKES = [
+    ("search index an apple tree", 2, 'pellucid search INDEX "several words"'),
+    ("search apple index", 1, "swapped; the index comes first: pellucid search index apple"),
+    ("search index x --where year:1999", 2, "such as lang=en"),
+    ("search index x -k abc", 2, "'abc' should be a valid integer"),
+    ("search index x -k 0", 2, "'0' should be greater than or equal to 1"),
+    ("search index x --html none/hits.html", 1, "there is no folder none"),
+    ("search index x -o none/hits.csv", 1, "there is no folder none"),
+    ("search damaged x", 1, "commit.json cannot be read: No such file or directory. Restore it, or build"),
+    ("index build rows.jsonl new", 1, "swapped; the index comes first: pellucid index build new rows.jsonl"),
+    ("index add rows.jsonl index", 1, "swapped; the index comes first: pellucid index add index rows.jsonl"),
+    ("index add index more.csv", 0, "no document had colour before; --leave-out leaves"),
+    ("index add index more.csv", 0, "more.csv: 2 of 3 documents have no text"),
+    ("index list index --descending", 2, "give --sort FIELD"),
+    ("verify index", 2, "it is: pellucid index verify"),
+    ("nosuch index", 2, "No such command 'nosuch'."),
+    ("report rows.jsonl", 2, "name your texts with --texts FILE"),
+    ("bias --targets index", 1, "the texts of an index: pellucid index list index -o texts.csv"),
+    ("duplicates index --keep kept.txt", 2, "not stdin or an index"),
+    ("index evaluate index --queries rows.jsonl --qrels bad.tsv", 1, "A cell cannot hold '\\t' or a line break\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "code", "words"), MISTAKES)
+def test_a_mistake_gets_the_way_out(folder, tmp_path, monkeypatch, command, code, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/index.json").write_bytes((folder / "index.json").read_bytes())
+    (tmp_path / "more.csv").write_text("text,colour\nA pear,green\n,red\n  ,blue\n")
+    (tmp_path / "bad.tsv").write_text("query-id\tcorpus-id\tscore\n1\n")
+    (tmp_path / "rows.jsonl").write_text((tmp_path / "rows.jsonl").read_text().replace('"id"', '"_id"'))
+    before = set(tmp_path.iterdir())
+    shown = run(*command.split(), code=code).stderr
+    assert words in shown, shown
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_an_index_is_taken_where_texts_are(folder):
+    for command, words in (("audit", "over 2 texts"), ("duplicates", "0 of 2 texts"), ("encode", "Cars have four")):
+        assert words in run(command, folder).stdout
+    assert run("index", "list", folder, "--where", "year>=2000").stdout.startswith("  1  2\n")
+    for stdin, headings in (("apple\ncar\n", ["Query: apple", "Query: car"]), (None, [])):
+        printed = run("search", folder, *([] if stdin else ["apple"]), stdin=stdin).stdout.splitlines()
+        assert [line for line in printed if line.startswith("Query")] == headings
+
+
 def test_wrong_input_is_one_line_with_its_place(tmp_path, folder):
     for name, content, said in (
         ("a.jsonl", '{"text": "x", "id": 1.5}', "{}, line 1: the id 1.5 is float"),
@@ -455,7 +502,7 @@ def test_numbers_and_dates_of_a_table_can_be_compared(tmp_path, fruit):
         "day>=2024-13-01": "gte (>=) of field 'day' is '2024-13-01'",
         "lang>=2024-05-31": "field 'lang' holds strings, and gte (>=) asks for the date",
         "stars>=4,5": "gte (>=) of field 'stars' is '4,5'; it needs a number, such as 12.5",
-        "ok=yes": "field 'ok' holds booleans, and eq (=) asks for the string 'yes'",
+        "ok=maybe": "field 'ok' holds booleans, and eq (=) asks for the string 'maybe'",
         "ok>=true": "gte (>=) of field 'ok' is True",
         "stars>=" + "9" * 400: "the value for field 'stars'",
     }.items():

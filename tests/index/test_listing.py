@@ -61,21 +61,10 @@ def test_pages_are_slices_of_the_whole(sortable, offset, limit, descending):
         assert page == whole[offset : None if limit is None else offset + limit]
 
 
-@pytest.mark.parametrize("option", ["--html x", "--why 1", "--steer a=1", "--weight bm25=1", "--min-score 0", "--rows"])
-def test_what_is_of_hits_needs_a_query(sortable, option, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "needs a query" in " ".join(
-        run("search", sortable.folder, "--sort", "v", *option.split(), code=2).output.split()
-    )
-    assert not list(tmp_path.iterdir())
-    for command in (["search", sortable.folder], ["index", "list", sortable.folder, "-o", "x.csv"]):
-        assert "--sort FIELD" in " ".join(run(*command, "--descending", code=2).output.split())
-
-
 def test_counts_by_a_field(index, sortable):
-    assert index.count(by="tag") == {"red": 2, "blue": 1, "green": 1, None: 1}
-    assert index.count({"year": {"gte": 2000}}, by="tag") == {"blue": 1, "red": 1, None: 1}
-    assert next(iter(sortable.count(by="v").items())) == (1.5, 2) and sortable.count() == len(VALUES)
+    assert index.count(by="tag") == [("red", 2), ("blue", 1), ("green", 1), (None, 1)]
+    assert index.count({"year": {"gte": 2000}}, by="tag") == [("blue", 1), ("red", 1), (None, 1)]
+    assert sortable.count(by="v")[0] == (1.5, 2) and sortable.count() == len(VALUES)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +130,8 @@ def test_counts_keep_kinds_apart(mixed):
     ran = run("index", "count", mixed.folder, "--by", "v", "--json")
     counts = {json.dumps(one["value"]): one["documents"] for one in json.loads(ran.stdout)}
     assert counts == {"1": 3, "true": 1, '"1"': 1, "2": 1, "null": 1, '"2024-01-02"': 1, "false": 1}
-    assert mixed.count(by="v")["2024-01-02"] == 1 and "gone" not in mixed.count(by="v")
+    pairs = mixed.count(by="v")
+    assert all(mixed.count({"v": value}) == n for value, n in pairs if value is not None) and len(pairs) == 7
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx", "jsonl"])
@@ -212,7 +202,7 @@ def test_equivalent_spellings_are_one_name_value_and_id(tmp_path):
         index.add(["a", "b"], ids=[composed, "b"], metadata=[{apart: apart}, {composed: [composed, "Bern"]}])
         index.add(["c"], ids=[apart], metadata=[{composed: apart}])
         assert [document.text for document in index] == ["b", "c"] and apart in index and index[apart].text == "c"
-        assert index.count(by=apart) == {composed: 2, "Bern": 1} == index.count(by=composed)
+        assert index.count(by=apart) == [(composed, 2), ("Bern", 1)] == index.count(by=composed)
         for spelled in (composed, apart):
             assert index.count({apart: spelled}) == 2 and index.count({composed: {"ne": spelled}}) == 0
             assert index.count({apart: {"nin": [spelled, "Bern"]}}) == 0
@@ -253,7 +243,7 @@ def test_conditions_of_many_values_take_little_memory_and_counts_share_them(tmp_
         index.add(["x"] * 1000, ids=range(1000), metadata=[{"at": f"20{n % 90 + 10}-05-31"} for n in range(1000)])
         days = {"in": [f"{2000 + n // 336}-{n // 28 % 12 + 1:02d}-{n % 28 + 1:02d}" for n in range(9999)]}
         tracemalloc.start()
-        assert index.count({"at": days}) == 0 == sum(index.count({"at": days}, by="at").values())
+        assert index.count({"at": days}) == 0 == sum(n for _, n in index.count({"at": days}, by="at"))
         assert tracemalloc.get_traced_memory()[1] < 20e6 and len(calls) == 1
         tracemalloc.stop()
 

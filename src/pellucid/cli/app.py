@@ -13,20 +13,21 @@ import warnings
 from contextlib import ExitStack, suppress
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from pellucid.cli import look, make, search, serving
 from pellucid.cli.input import (
     FILE_DEFAULTS,
+    CorpusHelp,
     FileOptions,
     HtmlOption,
     JsonOption,
     ModelOption,
     TableOption,
-    TextsHelp,
     corpus_file,
+    corpus_of,
     open_model,
     read,
     reads_texts,
@@ -45,11 +46,14 @@ from pellucid.cli.output import (
 )
 from pellucid.errors import VERSION, InputError, PellucidError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pellucid.core.arrays import Role
-    from pellucid.core.embedder import Embedder
+_UsageError: Any = typer.BadParameter.__base__  # typer gives it no public name
+_EXTRA_ARGUMENT_HINTS = {
+    "search": 'put a query of several words in quotation marks: pellucid search INDEX "several words"',
+    "explain": 'put each text in quotation marks: pellucid explain "one text" "another text"',
+    "report": "name your texts with --texts FILE",
+    "bias": "name a table of pairs with --pairs, and a file of texts with --targets",
+    "evaluate": "name a folder of test sets with --data, and a model with --model",
+}
 
 
 class Commands(Listed):
@@ -63,6 +67,12 @@ class Commands(Listed):
         "This installation": ("models", "doctor"),
     }
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return a command by its name; one of an index's commands is named in full."""
+        if args[0] not in self.commands and args[0] in getattr(self.commands.get("index"), "commands", ()):
+            ctx.fail(f"No such command {args[0]!r}; of an index it is: pellucid index {args[0]}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
@@ -70,6 +80,13 @@ class Commands(Listed):
             if sys.stdout is not None:  # closed by >&-
                 sys.stdout.flush()  # here, where a closed pipe can still be dealt with
             return result
+        except _UsageError as error:
+            if hasattr(error.__cause__, "errors"):  # pydantic's: "Input should be a valid integer, unable to parse ..."
+                value = error.__cause__.errors()[0]["input"]
+                error.message = error.message.partition(",")[0].replace("Input", repr(value)[:80], 1)
+            elif "extra argument" in error.message and error.ctx.info_name in _EXTRA_ARGUMENT_HINTS:
+                error.message += f"; {_EXTRA_ARGUMENT_HINTS[error.ctx.info_name]}"
+            raise
         except BrokenPipeError:  # `| head` has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
@@ -97,15 +114,6 @@ app = typer.Typer(
 )
 
 _BLOCK_TEXTS = 16_384  # that are encoded together
-
-_Roles = Annotated[
-    str | None,
-    typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="The file to write; .npy or .jsonl. Default: JSON lines to stdout."),
-]
 
 
 def _show_version(is_requested: bool) -> None:
@@ -139,11 +147,14 @@ def _pellucid(
 @app.command()
 @reads_texts
 def encode(
-    file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(help=CorpusHelp)] = "-",
     folder: Annotated[
         Path | None, typer.Argument(help="A folder of shards to write or resume, instead of --output.")
     ] = None,
-    output_file: _Output = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; .npy or .jsonl. Default: JSON lines to stdout."),
+    ] = None,
     role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
     id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
@@ -172,7 +183,22 @@ def encode(
     if folder is None:
         if id_field is not None:
             raise typer.BadParameter("needs a folder of shards", param_hint="--id-field")
-        _encode_to_file(open_model(model), read(file, file_options), output_file, text_role)
+        from pellucid.cli.output import open_writer
+        from pellucid.progress import Progress
+        from pellucid.text.lines import batches_by_size
+
+        opened, texts = open_model(model), read(file, file_options)
+        encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[
+            text_role
+        ]
+        shows_bar = output_file is not None or not sys.stdout.isatty()  # not between the lines of the result
+        with (
+            open_writer(output_file, opened.get_embedding_dimension(), sys.stdout) as write,
+            Progress("encoding", enabled=shows_bar) as progress,
+        ):
+            for block in batches_by_size(texts, _BLOCK_TEXTS, len):
+                write(block, encode_texts(block))
+                progress.advance(len(block))
         return
     if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
@@ -182,25 +208,10 @@ def encode(
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 
-def _encode_to_file(model: Embedder, texts: Iterator[str], path: Path | None, role: Role) -> None:
-    """Write the embeddings of texts to a file, or to stdout without one."""
-    from pellucid.cli.output import open_writer
-    from pellucid.progress import Progress
-    from pellucid.text.lines import batches_by_size
-
-    encode_texts = {None: model.encode, "query": model.encode_query, "document": model.encode_document}[role]
-    shows_bar = path is not None or not sys.stdout.isatty()  # not between the lines of the result
-    with open_writer(path, model.get_embedding_dimension(), sys.stdout) as write:
-        with Progress("encoding", enabled=shows_bar) as progress:
-            for block in batches_by_size(texts, _BLOCK_TEXTS, len):
-                write(block, encode_texts(block))
-                progress.advance(len(block))
-
-
 @app.command()
 @reads_texts
 def duplicates(
-    file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(help=CorpusHelp)] = "-",
     threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
     same_numbers: Annotated[bool, typer.Option("--same-numbers", help="Keep a text whose numbers differ.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Write the corpus without its duplicates to this file.")] = None,
@@ -228,14 +239,13 @@ def duplicates(
     from pellucid.bulk.near_duplicates import write_kept
     from pellucid.text.tables import check_copy
 
-    if keep is not None and file == "-":
-        raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")
     check_table(output)
-    source = corpus_file(file, file_options)
+    source = corpus_of(file, file_options)
     if keep is not None:
+        if isinstance(source, list):
+            raise typer.BadParameter("needs a file as input, not stdin or an index", param_hint="--keep")
         check_copy(source, keep)  # now: the comparison takes long
-    corpus = list(read("-", file_options)) if file == "-" else source
-    result = find(corpus, model, threshold=threshold, same_numbers=same_numbers, show_progress_bar=True)
+    result = find(source, model, threshold=threshold, same_numbers=same_numbers, show_progress_bar=True)
     if keep is not None:
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
@@ -253,7 +263,10 @@ def duplicates(
 def explain(
     a: Annotated[str, typer.Argument(help="The text to explain.")],
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
-    roles: _Roles = None,
+    roles: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
+    ] = None,
     than: Annotated[str | None, typer.Option(help="A third text: explain why B is closer to A.")] = None,
     reasons: Annotated[
         str | None,

@@ -30,6 +30,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 TableOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.")]
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
+CorpusHelp = f"{TextsHelp}, or an index; - is stdin."
 
 Repeated = list[str] | None
 """An option that may be given several times."""
@@ -51,7 +52,6 @@ _TEXT_OPTIONS = (
     option("delimiter", None, typer.Option(help="Cell delimiter: a character, or comma, tab, ... [default: detected]")),
     option("quoting", None, typer.Option(help="Quoting of cells: csv, backslash or none. [default: detected]")),
 )
-_TYPES_HELP = "number, date, boolean or string; repeat for more. See below."
 _DOCUMENT_OPTIONS = (
     option("id_field", "id", typer.Option(help="The column or key of the ids. Without ids: file and line."), str),
     option("title_field", "title", typer.Option(help="The column or key of the titles."), str),
@@ -59,7 +59,14 @@ _DOCUMENT_OPTIONS = (
     option("date_format", None, typer.Option(help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y.")),
     option("columns", None, typer.Option(help="Keep only these as metadata: A,B,C."), Repeated),
     option("leave_out", None, typer.Option(help="Leave these out of the metadata: A,B,C."), Repeated),
-    option("types", None, typer.Option("--type", metavar="COLUMN=TYPE", help=_TYPES_HELP), Repeated),
+    option(
+        "types",
+        None,
+        typer.Option(
+            "--type", metavar="COLUMN=TYPE", help="number, date, boolean or string; repeat for more. See below."
+        ),
+        Repeated,
+    ),
 )
 
 FILE_DEFAULTS: FileOptions = MappingProxyType({})
@@ -116,8 +123,22 @@ def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
     return CorpusFile(STDIN if source == "-" else source, **options)
 
 
+def is_index(path: str | Path) -> bool:
+    """Whether a folder is an index, of any version, whole or damaged."""
+    file_path = os.path.join(path, "index.json")
+    if not os.path.isfile(file_path):
+        return False
+    with open(file_path, "rb") as file:
+        return b'"pellucid-index"' in file.read(1000)
+
+
+def corpus_of(source: str, file_options: FileOptions) -> Any:
+    """Return a file of texts, or the texts of stdin or an index as a list."""
+    return list(read(source, file_options)) if source == "-" or is_index(source) else corpus_file(source, file_options)
+
+
 def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str]:
-    """Yield the texts of file `source`, or of stdin where it is "-": each line is one.
+    """Yield the texts of a file or an index, or of stdin where `source` is "-": each line is one.
 
     Raises:
         CorpusError: the file holds no texts; of stdin a note says so.
@@ -127,6 +148,11 @@ def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str
 
     if source == "-" and "delimiter" not in file_options:
         texts = _stdin(file_options.get("encoding"))
+    elif is_index(source):
+        from pellucid.index.commits import check_format, read_commit
+
+        check_format(Path(source))
+        texts = (document.text for document in read_commit(Path(source)).documents())
     else:
         file = corpus_file(source, file_options)
         check_file(file.source)

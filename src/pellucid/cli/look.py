@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pellucid.cli.input import (
     FILE_DEFAULTS,
+    CorpusHelp,
     FileOptions,
     HtmlOption,
     JsonOption,
     ModelOption,
     ModelsOption,
     TableOption,
-    TextsHelp,
-    corpus_file,
+    corpus_of,
     open_model,
     read,
     reads_texts,
@@ -24,20 +23,15 @@ from pellucid.cli.input import (
 )
 from pellucid.cli.output import show, write_table
 
-if TYPE_CHECKING:
-    pass
-
 commands = typer.Typer()
 
-_Texts = Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")]
-_Pairs = Annotated[str, typer.Argument(help="A file with two tab-separated texts a line; - is stdin.")]
 _TargetsOption = Annotated[str, typer.Option(help="occupations, adjectives, or a file of texts to compare with.")]
 
 
 @commands.command()
 @reads_texts
 def audit(
-    texts: _Texts = "-",
+    texts: Annotated[str, typer.Argument(help=CorpusHelp)] = "-",
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
@@ -57,7 +51,7 @@ def audit(
 
 @commands.command()
 def compare(
-    pairs: _Pairs,
+    pairs: Annotated[str, typer.Argument(help="A file with two tab-separated texts a line; - is stdin.")],
     models: ModelsOption,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -80,7 +74,7 @@ def compare(
 @commands.command()
 @reads_texts
 def topics(
-    corpus: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")],
+    corpus: Annotated[str, typer.Argument(help=CorpusHelp)],
     n: Annotated[
         int | None,
         typer.Option("-n", "--topics", min=2, help="Number of topics. [default: 4 to 30, by the texts]"),
@@ -143,7 +137,9 @@ def bias(
 @commands.command()
 @reads_texts
 def report(
-    texts: Annotated[Path | None, typer.Option(help="Your texts; 1,000 or more audit the dimensions.")] = None,
+    texts: Annotated[
+        str | None, typer.Option(help="Your texts, a file or an index; 1,000 or more audit the dimensions.")
+    ] = None,
     pairs: Annotated[list[str] | None, typer.Option(help="As for bias; repeat for more. [default: gender]")] = None,
     targets: _TargetsOption = "occupations",
     title: Annotated[str | None, typer.Option(help="Title of the report. [default: the model's name]")] = None,
@@ -164,5 +160,5 @@ def report(
     """
     from pellucid.analysis.bias_audit import report as measure
 
-    corpus = None if texts is None else corpus_file(texts, file_options)
+    corpus = None if texts is None else corpus_of(texts, file_options)
     show(measure(open_model(model), corpus, pairs=pairs or "gender", targets=targets, title=title), json, html)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
@@ -40,10 +40,12 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, overwrite: bool, **arguments: Any) -> None:
         from pellucid.persistence.store import check_vacant
 
-        for name in outputs if not overwrite else ():
+        for name in outputs:
             path = arguments[name]
+            if path is not None and not path.expanduser().parent.is_dir():  # a mistyped one must not be made
+                raise InputError(f"cannot write {path}; there is no folder {path.parent}")
             is_unfit = path is None or (name in _OUTPUT_FILES and path.is_dir())  # of which the command speaks
-            if not is_unfit:
+            if not is_unfit and not overwrite:
                 check_vacant(path, "replace it with --overwrite")
         command(**arguments)
 
@@ -165,7 +167,7 @@ Write = Callable[[Sequence[str], Any], None]
 def open_writer(path: Path | None, dimension: int, stdout: IO[str]) -> Iterator[Write]:
     """Yield the function that writes blocks to `path`, whole or not at all, or as JSON lines to `stdout`."""
     if path is None:
-        yield _json_lines(stdout)
+        yield partial(_write_json_lines, stdout)
         return
     kind = path.suffix.lower()
     if kind not in (".npy", ".jsonl"):
@@ -180,24 +182,21 @@ def open_writer(path: Path | None, dimension: int, stdout: IO[str]) -> Iterator[
                 yield write
         else:
             with open(tmp_path, "w", encoding="utf-8", newline="\n") as file:
-                yield _json_lines(file)
+                yield partial(_write_json_lines, file)
 
 
-def _json_lines(file: IO[str]) -> Write:
-    def write(texts: Sequence[str], embeddings: Any) -> None:
-        arrays: Iterable[str]
-        if not hasattr(embeddings, "tocsr"):
-            arrays = map(_json_floats, embeddings)
-        else:  # the dimensions of each row, and their values
-            rows = embeddings.tocsr()
-            arrays = (
-                f'{{"dimensions": {rows.indices[start:end].tolist()}, "values": {_json_floats(rows.data[start:end])}}}'
-                for start, end in zip(rows.indptr[:-1], rows.indptr[1:])
-            )
-        for text, embedding in zip(texts, arrays):
-            file.write(f'{{"text": {json.dumps(text)}, "embedding": {embedding}}}\n')
-
-    return write
+def _write_json_lines(file: IO[str], texts: Sequence[str], embeddings: Any) -> None:
+    arrays: Iterable[str]
+    if not hasattr(embeddings, "tocsr"):
+        arrays = map(_json_floats, embeddings)
+    else:  # the dimensions of each row, and their values
+        rows = embeddings.tocsr()
+        arrays = (
+            f'{{"dimensions": {rows.indices[start:end].tolist()}, "values": {_json_floats(rows.data[start:end])}}}'
+            for start, end in zip(rows.indptr[:-1], rows.indptr[1:])
+        )
+    for text, embedding in zip(texts, arrays):
+        file.write(f'{{"text": {json.dumps(text)}, "embedding": {embedding}}}\n')
 
 
 def _json_floats(row: Iterable[np.float32]) -> str:
@@ -207,24 +206,24 @@ def _json_floats(row: Iterable[np.float32]) -> str:
 @contextmanager
 def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
     """Write rows one after another; their number is filled in at the end, since numpy's header has room for it."""
-    import numpy as np
     from numpy.lib.format import write_array_header_1_0
 
-    count = 0
-
-    def write(texts: Sequence[str], embeddings: Any) -> None:
-        nonlocal count
-        if hasattr(embeddings, "tocsr"):
-            raise InputError("this model's embeddings are sparse, which npy cannot hold; write .jsonl, or shards")
-        file.write(np.ascontiguousarray(embeddings, dtype="<f4").data)
-        count += len(embeddings)
-
+    header = {"descr": "<f4", "fortran_order": False}
     with open(path, "wb") as file:
-        header = {"descr": "<f4", "fortran_order": False}
         write_array_header_1_0(file, {**header, "shape": (0, dimension)})
-        yield write
+        start = file.tell()
+        yield partial(_write_floats, file)
+        n_rows = (file.tell() - start) // (4 * dimension)
         file.seek(0)
-        write_array_header_1_0(file, {**header, "shape": (count, dimension)})
+        write_array_header_1_0(file, {**header, "shape": (n_rows, dimension)})
+
+
+def _write_floats(file: IO[bytes], texts: Sequence[str], embeddings: Any) -> None:
+    import numpy as np
+
+    if hasattr(embeddings, "tocsr"):
+        raise InputError("this model's embeddings are sparse, which npy cannot hold; write .jsonl, or shards")
+    file.write(np.ascontiguousarray(embeddings, dtype="<f4").data)
 
 
 TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".xlsx")
@@ -237,11 +236,9 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # characters 
 
 
 def check_table(path: Path | None) -> None:
-    """Check the name of a table and that its folder is there, before what is written takes long."""
+    """Check the name of a table, before what is written takes long."""
     if path is not None and path.suffix.lower() not in TABLE_FORMATS:
         raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"cannot write {path}; there is no folder {path.parent}")
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:

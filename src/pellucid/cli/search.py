@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
@@ -24,6 +25,7 @@ from pellucid.cli.input import (
     TableOption,
     TextsHelp,
     corpus_file,
+    is_index,
     option,
     read,
     reads_documents,
@@ -63,16 +65,9 @@ _PATIENCE = 60.0  # seconds to wait for a running change of an index that is rep
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
 _Where = Annotated[Repeated, typer.Option(help=_WHERE_HELP)]
-_Sort = Annotated[str | None, typer.Option(help="Field to sort documents by; without it, the order of adding.")]
-_Descending = Annotated[bool, typer.Option("--descending", help="Largest values first.")]
-_Offset = Annotated[int, typer.Option(min=0, help="How many to skip.")]
 _Files = Annotated[
     list[Path],
     typer.Argument(help=f"{TextsHelp}, or a folder of .txt and .md files."),
-]
-_Models = Annotated[
-    list[str] | None,
-    typer.Option("--model", "-m", help="A bundled name, folder or hub id; repeat for more. [default: static-en]"),
 ]
 
 
@@ -81,7 +76,10 @@ _Models = Annotated[
 def build(
     folder: _Folder,
     files: _Files,
-    model: _Models = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="A bundled name, folder or hub id; repeat for more. [default: static-en]"),
+    ] = None,
     bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside the models.")] = True,
     language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
     passage: Annotated[int, typer.Option(min=100, help="Cut longer texts into passages of so many characters.")] = 4000,
@@ -111,6 +109,7 @@ def build(
     """
     from pellucid.index.index import Index
 
+    _check_order("index build", folder, files[0])
     documents = _files(files, file_options)
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as index_folder, Index.create(index_folder, model, **settings) as new_index:
@@ -136,6 +135,7 @@ def add(
       pellucid index add my-index more.jsonl
       pellucid index add my-index more.csv --type version=string
     """
+    _check_order("index add", folder, files[0])
     with _open(folder) as opened:
         added = _add(opened, _files(files, file_options))
     say(f"{added} {folder}; what is no longer in the files stays until it is deleted", err=True)
@@ -164,33 +164,39 @@ def delete(
 def list_(
     folder: _Folder,
     where: _Where = None,
-    sort: _Sort = None,
-    descending: _Descending = False,
-    offset: _Offset = 0,
+    sort: Annotated[
+        str | None, typer.Option(help="Field to sort documents by; without it, the order of adding.")
+    ] = None,
+    descending: Annotated[bool, typer.Option("--descending", help="Largest values first.")] = False,
+    offset: Annotated[int, typer.Option(min=0, help="How many to skip.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Documents to write at most.")] = None,
     output: TableOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what an index holds: models, parts of scores, fields, size; with --output, its documents as a table.
+    """Show what an index holds: models, parts of scores, fields, size; with filters or --sort, its documents.
 
-    The table has id, title, text and a column for each field. Memory does not grow with the
-    number of documents. Filters are those of pellucid search.
+    --output writes documents as a table with id, title, text and a column for each field.
+    Memory does not grow with their number. Filters are those of pellucid search.
 
     \b
     Examples:
       pellucid index list my-index
+      pellucid index list my-index --where status=open --sort day --descending --limit 10
       pellucid index list my-index -o all.csv
       pellucid index list my-index -o english.xlsx --where lang=en --sort day --descending
     """
-    _check_sorted(sort, descending)
+    if descending and sort is None:
+        raise typer.BadParameter("needs a field to sort by; give --sort FIELD", param_hint="--descending")
+    conditions = _conditions(where or [])
+    page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
     with _open(folder) as opened:
         if output is not None:
-            page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
-            write_documents(output, opened, _conditions(where or []), page)
+            write_documents(output, opened, conditions, page)
+            return
+        if where or any(page.values()):
+            show_documents(opened, conditions, page, json=json)
             return
         description = opened.info()
-    if where or sort or offset or limit:
-        raise typer.BadParameter("is of documents, and needs a table to write: -o FILE", param_hint="--where / --sort")
     if json:
         typer.echo(json_line(description))
         return
@@ -216,14 +222,12 @@ def count(
       pellucid index count my-index --by lang
     """
     from pellucid.explain.views.parts import visible
-    from pellucid.index.listing import count_documents, count_values
 
     with _open(folder) as opened:
-        commit, conditions = opened.snapshot().commit, _conditions(where or [])
+        counts = opened.count(_conditions(where or []), by=by)
     if by is None:
-        typer.echo(str(count_documents(commit, conditions)))
+        typer.echo(str(counts))
         return
-    counts = count_values(commit, conditions, by)
     if json:
         typer.echo(json_line([{"value": value, "documents": n} for value, n in counts]))
     for value, n in () if json else counts:
@@ -315,11 +319,9 @@ def search(
     folder: _Folder,
     query: Annotated[
         str | None,
-        typer.Argument(help="Query text; without it, stdin, a query a line, or a list of documents."),
+        typer.Argument(help="Query text; without it, stdin, a query a line."),
     ] = None,
     search_options: FileOptions = FILE_DEFAULTS,
-    sort: _Sort = None,
-    descending: _Descending = False,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
@@ -341,8 +343,8 @@ def search(
 
     Filters are FIELD>=VALUE, with >=, <=, >, <, = or !=; all must hold. A value has the
     type of its field; quote it to make it a string. Write dates as 2024-05-31. FIELD=
-    finds documents without the field. pellucid index list shows the fields. With filters
-    or --sort and no query, documents are listed.
+    finds documents without the field. pellucid index list shows the fields, and with
+    filters documents without a query.
 
     \b
     Examples:
@@ -354,34 +356,11 @@ def search(
       pellucid search my-index "interest rates" --top-k 3 --measure
       pellucid search my-index "interest rates" -k 100 -o hits.xlsx
       pellucid search my-index "interest rates" --html hits.html
-      pellucid search my-index --where status=open --sort day --descending
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     check_table(output)
+    _check_order("search", folder, query or "-")
     conditions = _conditions(search_options.get("where", []))
-    is_list = query is None and bool(conditions or sort or descending or search_options["offset"])
-    if not is_list and (sort or descending):
-        raise typer.BadParameter(
-            "hits come in the order of their scores; leave out the query, or sort the table of -o", param_hint="--sort"
-        )
-    _check_sorted(sort, descending)
-    if is_list:
-        of_hits = {**search_options, "rows": rows, "why": why, "measure": measure, "check": check, "html": html}
-        given = [name for name, value in of_hits.items() if value is not False and value != _DEFAULTS.get(name)]
-        if unused := [_flag(name) for name in given if name not in ("where", "top_k", "offset")]:
-            raise typer.BadParameter(
-                "is of hits, and needs a query; a list of documents is written with -o", param_hint=unused[0]
-            )
-        page = {
-            "sort": sort, "descending": descending, "offset": search_options["offset"],
-            "limit": search_options["top_k"],
-        }  # fmt: skip
-        with _open(folder) as opened:
-            if output is not None:
-                write_documents(output, opened, conditions, page)
-            else:
-                show_documents(opened, conditions, page, json=json)
-        return
     weights = {
         name: values_of(search_options[name], _flag(name), form, float)
         for name, form in _WEIGHT_FORMS.items()
@@ -401,7 +380,9 @@ def search(
         if output is not None:
             write_hits(output, opened, hits_by_query, options["offset"])
         else:
-            for _, hits in hits_by_query:
+            for text, hits in hits_by_query:
+                if query in (None, "-") and not json:
+                    say(f"Query: {text}")
                 if conditions and not hits and not opened.count(conditions):
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
                 if why is not None:
@@ -414,10 +395,11 @@ def search(
                     show_hits(hits, reasons, rows=rows)
 
 
-def _check_sorted(sort: str | None, descending: bool) -> None:
-    """Refuse an order without a field."""
-    if descending and sort is None:
-        raise typer.BadParameter("needs a field to sort by; give --sort FIELD", param_hint="--descending")
+def _check_order(command: str, folder: Path, other: str | Path) -> None:
+    """Refuse an index that comes second, and a file where the folder of a new index is expected."""
+    is_file_first = command == "index build" and folder.is_file() and not os.path.exists(other)
+    if is_file_first or (is_index(other) and not is_index(folder)):
+        raise InputError(f"the arguments look swapped; the index comes first: pellucid {command} {other} {folder}")
 
 
 def _open(folder: Path) -> Index:
@@ -434,7 +416,7 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
     def replaceable(path: Path) -> set[str]:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return set()
-        if not _is_index(path):
+        if not is_index(path):
             raise InputError(f"{folder} exists, is not empty and is not an index; give a new name")
         if not overwrite:
             raise InputError(
@@ -444,7 +426,7 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
         return {entry.name for entry in path.iterdir() if any(fnmatch(entry.name, pattern) for pattern in _FILES)}
 
     with ExitStack() as stack:
-        if overwrite and _is_index(folder):
+        if overwrite and is_index(folder):
             stack.enter_context(locked(folder, _PATIENCE))  # documents added meanwhile would be lost
         with writing_folder(folder, replaceable) as tmp_path:
             new_folder = tmp_path / "made"  # so that its own temporary files are inside the folder
@@ -454,26 +436,17 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
             new_folder.rmdir()
 
 
-def _is_index(folder: Path) -> bool:
-    """Whether a folder is an index, of any version, whole or damaged."""
-    from pellucid.errors import ModelFolderError, ReadingError
-    from pellucid.persistence.store import read_json
-
-    try:
-        return "pellucid-index" in read_json(folder / "index.json")
-    except ReadingError:
-        raise
-    except (ModelFolderError, TypeError):
-        return False
-
-
 def _add(opened: Index, files: list[CorpusFile]) -> str:
     """Add the documents in files, and return how many there are, in words; notes on stderr show types of columns."""
 
     def note(line: str) -> None:
         say(f"note: {line}", err=True)
 
+    fields = opened.snapshot().commit.state.fields
     count = opened.add_files(files, note=note, show_progress_bar=True)
+    new_fields = sorted(opened.snapshot().commit.state.fields.keys() - fields.keys())
+    if fields and new_fields:
+        note(f"no document had {', '.join(new_fields)} before; --leave-out leaves columns out")
     return f"added {count:,}, {len(opened):,} documents are in"
 
 
@@ -490,6 +463,10 @@ def _queries(query: str | None) -> Iterator[str]:
     if query not in (None, "-"):
         yield query
         return
+    if sys.stdin.isatty():
+        raise typer.BadParameter(
+            "give a query, or pipe queries in; pellucid index list shows documents by filters alone", param_hint="QUERY"
+        )
     yield from (line for line in read("-") if line.strip())
 
 
@@ -502,7 +479,9 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
         match = _CONDITION.fullmatch(text.strip())
         operator = _OPERATORS.get(match[2]) if match else None
         if match is None or operator is None:
-            raise typer.BadParameter(f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=", param_hint="--where")
+            raise typer.BadParameter(
+                f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=, such as lang=en", param_hint="--where"
+            )
         value = match[3]
         if not value and operator in ("eq", "ne"):
             conditions.setdefault(match[1].strip(), {})["exists"] = operator == "ne"

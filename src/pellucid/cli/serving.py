@@ -15,7 +15,6 @@ from pellucid.errors import require
 commands = typer.Typer()
 
 _Rerank = Annotated[str | None, typer.Option(help="A CrossEncoder for searches that ask for it, folder or hub id.")]
-_Index = Annotated[Path | None, typer.Option(help="An index to search.")]
 
 
 @commands.command()
@@ -65,7 +64,7 @@ def serve(
 
 @commands.command()
 def mcp(
-    index: _Index = None,
+    index: Annotated[Path | None, typer.Option(help="An index to search.")] = None,
     models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
     rerank: _Rerank = None,
 ) -> None:

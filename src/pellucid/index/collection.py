@@ -204,7 +204,7 @@ class DocumentCollection:
         )
 
     def count(self, where: Any = None, *, by: str | None = None) -> Any:
-        """Return how many documents meet conditions, or a dict from each value of a field to its documents.
+        """Return how many documents meet conditions, or pairs: each value of a field, and how many have it.
 
         Args:
             where: as in `search`; None for all documents.
@@ -215,12 +215,7 @@ class DocumentCollection:
             InputError: an unknown field, or a condition that nothing can meet.
         """
         commit = self.snapshot().commit
-        if by is None:
-            return count_documents(commit, where)
-        counts: dict[Any, int] = {}
-        for value, n in count_values(commit, where, by):
-            counts[value] = counts.get(value, 0) + n  # 1 and True are one key of a dict
-        return counts
+        return count_documents(commit, where) if by is None else count_values(commit, where, by)
 
     def to_frame(self, where: Any = None) -> DataFrame:
         """Return the documents that meet conditions as a pandas DataFrame: id, title, text, and a column a field.

@@ -189,10 +189,11 @@ def check_format(folder: Path) -> None:
 
 def read_stamp(folder: Path) -> tuple[int, int, int]:
     """Return by which the present commit is known."""
+    path = os.path.join(folder, "commit.json")
     try:
-        status = os.stat(os.path.join(folder, "commit.json"))
+        status = os.stat(path)
     except OSError as error:
-        raise IndexFolderError(f"{folder} cannot be read: {error.strerror or error}") from error
+        raise IndexFolderError(f"{path} cannot be read: {error.strerror or error}. {REPAIR_HINT}") from error
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 

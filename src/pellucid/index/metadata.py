@@ -227,7 +227,7 @@ def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[An
     if not isinstance(value, AsHeld):
         return [value]
     text, number = str(value), number_in(value)
-    truth = {"true": True, "false": False}.get(text.lower())
+    truth = {"true": True, "yes": True, "false": False, "no": False}.get(text.lower())
     read: list[Any] = [] if number is None or "n" not in kinds else [number]
     if not ranged:
         read += [truth] if truth is not None and "b" in kinds else []

@@ -92,10 +92,13 @@ def read_documents(
     if _ending(path) in _MARKDOWN:
         yield _read_document(path, path.name, file.encoding)
         return
-    n_documents = 0
+    n_documents = n_blank = 0
     for record in _read_rows(file, {} if index_types is None else index_types, note):
         n_documents += 1
+        n_blank += not record.text or record.text.isspace()
         yield record
+    if n_blank:
+        note(f"{path.name}: {n_blank:,} of {n_documents:,} documents have no text")
     if not n_documents and not is_stream(path):
         raise CorpusError(f"{file} holds no documents")
 

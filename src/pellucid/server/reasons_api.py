@@ -195,8 +195,6 @@ def index_routes(service: Service) -> APIRouter:
         from pellucid.index.listing import count_documents, count_values, list_documents
 
         index = service.searched(body.index)
-        if body.after is not None and body.sort is not None:
-            raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
         commit = index.snapshot().commit  # a change in between would make the total another one's
         listed: Iterable[Document] = () if not body.limit else list_documents(
             commit, body.where, sort=body.sort, descending=body.descending, offset=body.offset, after=body.after,

@@ -79,6 +79,7 @@ class DelimitedFile:
             CorpusError: the file is empty or broken.
         """
         self.path, self._is_quiet, self._is_ours = path, is_quiet, False
+        self._is_quoting_given = quoting is not None
         if not is_stream(path):
             with open_file(path) as file:
                 self._is_ours = file.read(3) == codecs.BOM_UTF8
@@ -196,7 +197,8 @@ class DelimitedFile:
     def _wrong_count(self, line: int, cells: Sequence[str | None]) -> str:
         expected = len(self.names)
         if self.quoting == "none":
-            hint = "If cells are in quotation marks: --quoting csv"
+            way_out = "" if self._is_quoting_given else ". If cells are in quotation marks: --quoting csv"
+            hint = f"A cell cannot hold {self.delimiter!r} or a line break{way_out}"
         elif any("\\" in (cell or "") for cell in cells):
             hint = "If backslashes stand before quotation marks or delimiters: --quoting backslash"
         elif expected == 1:

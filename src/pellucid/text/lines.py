@@ -77,7 +77,9 @@ class NoValue(NamedTuple):
 def check_file(path: Path, what: str = "corpus file") -> None:
     """Check that there is something to read at `path`."""
     if os.path.isdir(path):
-        raise CorpusError(f"{path} is a folder; name a file")
+        is_index = os.path.isfile(os.path.join(path, "index.json"))
+        hint = f"; the texts of an index: pellucid index list {path} -o texts.csv" if is_index else ""
+        raise CorpusError(f"{path} is a folder; name a file{hint}")
     if not os.path.exists(path):
         raise CorpusError(f"{what} not found: {path}")
 
