@@ -46,7 +46,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import hatch_build
 import pellucid
@@ -54,7 +53,6 @@ from papers.kit import make_parser, processor
 from pellucid import StaticEmbedder
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.precision import PackedRows, convert, pack, quantize
-from pellucid.text.inputs import arrow_texts
 from pellucid.text.words import Vocabulary, split_words
 
 _SETS = ("STS12", "STS13", "STS14", "STS15")
@@ -139,16 +137,14 @@ def peers(model: StaticEmbedder) -> dict[str, _Encode]:
 
 
 def own_forms(model: StaticEmbedder, many: list[str]) -> dict[str, _Encode]:
-    """Return what else we can encode: the texts as an Arrow array, and the table in other forms."""
+    """Return what else we can encode: the table in other forms."""
     vectors = model.word_vectors(np.arange(len(model.vocabulary)))
     numbers, scales = quantize(vectors, "int4")
     packed = BulkEncoder(model.vocabulary, PackedRows(pack(numbers), numbers.shape[1]), scales)
     even = BulkEncoder(model.vocabulary, *convert(vectors, None, "int8"))
     packed.threads = even.threads = 1
-    array = pa.array(many)
     return {
         "pellucid, one scale": even.encode,
-        "pellucid, one scale, from Arrow": lambda texts: even.encode(arrow_texts(array[: len(texts)])),
         "pellucid, 4 bits": packed.encode,
     }
 

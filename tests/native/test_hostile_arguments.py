@@ -25,14 +25,12 @@ from pellucid.native.kernels import (
     Table,
     WordIndex,
     WordReader,
-    join_texts,
 )
 from pellucid.native.spelling import Spelling
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import NEIGHBOURS
-from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
 from test_farthest_spelling import speller_of
@@ -97,11 +95,10 @@ def _table_calls() -> dict[str, Callable[[Callable[[np.ndarray], np.ndarray]], A
         "words": lambda wrong: table().products(distinct, wrong(rows), ends64, spelled),
         "ends of products": lambda wrong: table().products(distinct, rows, wrong(ends64), spelled),
         "asked": lambda wrong: table().products(distinct, rows, ends64, wrong(spelled)),
-        "offsets": lambda wrong: join_texts(np.zeros(9, np.uint8), wrong(np.array([0, 3, 9]))),
     }
 
 
-_LENGTH_IS_FREE = {"rows", "distinct", "words", "spelled", "asked", "vectors", "halves", "ends of products", "offsets"}
+_LENGTH_IS_FREE = {"rows", "distinct", "words", "spelled", "asked", "vectors", "halves", "ends of products"}
 
 
 _OF_MANY_BYTES = {("packed", "unaligned"), ("packed", "the bytes reversed")}  # which single bytes cannot be
@@ -274,17 +271,10 @@ def test_words_and_texts_at_the_edges_of_chunks(letter: str) -> None:
     plain = plain_rows(model, texts)
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
     for text, row in zip(texts, plain, strict=True):  # each as a block that ends where its text does
-        content = np.frombuffer(text.encode(), np.uint8)
-        alone = encoder.encode(Utf8Texts(content, np.array([0, len(content)])))
-        np.testing.assert_allclose(alone[0], row, atol=1e-5)
+        np.testing.assert_allclose(encoder.encode([text])[0], row, atol=1e-5)
 
 
 def test_sizes_near_2_31_are_refused_before_memory_is_taken() -> None:
-    for offsets in ([0, 2**31], [0, 2**63 - 1], [-1, 4], [2**31, 2**31]):
-        with pytest.raises(InputError, match="leave the 9 bytes"):
-            join_texts(np.zeros(9, np.uint8), np.array(offsets))
-    with pytest.raises(InputError, match="leave the 9 bytes"):
-        join_texts(np.zeros(9, np.uint8), np.array([], np.int64))
     if _CHECKED:  # which would fill the memory
         return
     reader, block = _reader([], 64), np.zeros(2**31 + PADDING, np.uint8)  # pages that nobody touches

@@ -26,7 +26,6 @@ from pellucid.native.kernels import (
     Table,
     distinct_values,
     group_words,
-    join_texts,
     pair_products,
 )
 from pellucid.native.spelling import Spelling
@@ -190,8 +189,6 @@ def _calls() -> dict[str, tuple[np.ndarray, list[Any], Callable[[], Any]]]:
     """For each function of C an array that it follows, what it becomes, and the call."""
     parts, sparse = _sparse()
     texts = np.array([1, 2], np.int32)
-    content = np.full(4000, 97, np.uint8)
-    offsets = np.linspace(0, 4000, 301).astype(np.int64)
     values, words, ends = np.arange(300) % 40, np.arange(300) % 40, np.array([100, 300])
     table, narrow, asked = (
         Table(np.ones((40, 9), np.float32), None),
@@ -207,11 +204,6 @@ def _calls() -> dict[str, tuple[np.ndarray, list[Any], Callable[[], Any]]]:
     return {
         "columns": (parts[1], [[0, 3, 1, 2, 3], 2**15 - 1], lambda: sparse.pool(_rows(0, 1), texts)),
         "starts": (parts[0], [[0, 2, 5], far[0]], lambda: sparse.pool(_rows(0, 1), texts)),
-        "offsets": (
-            offsets,
-            [np.linspace(0, 4000, 301).astype(np.int64), wide[0]],
-            lambda: join_texts(content, offsets),
-        ),
         "values": (values, [np.arange(300) % 40, *wide], lambda: distinct_values(values)),
         "words": (words, [np.arange(300) % 40, *wide], lambda: group_words(words, ends, 40)),
         "ends": (ends, [[100, 300], *wide], lambda: group_words(np.arange(300) % 40, ends, 40)),
@@ -253,23 +245,3 @@ def test_numbers_that_are_only_added_up_may_change() -> None:
         table[:] = np.nan
         points.take(0)
         assert points.farthest() < 5
-
-
-def test_texts_of_a_mapped_arrow_file_that_changes(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    path, table = tmp_path / "texts.arrow", pa.table({"text": pa.array(TEXTS, pa.large_string())})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    texts = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["text"].combine_chunks()
-    _, offsets, _ = texts.buffers()
-    model = StaticEmbedder(Vocabulary(["the", "fox"]), np.eye(2, dtype=np.float32))
-    model.encode(TEXTS)
-    np.testing.assert_array_equal(model.encode(texts), model.encode(TEXTS))
-    content, address = path.read_bytes(), offsets.to_pybytes()
-    place = content.index(address)
-    for value in (b"\xff" * 8, b"\xff\xff\xff\x7f\0\0\0\0", b"\0" * 8):
-        with open(path, "r+b", buffering=0) as file:
-            file.seek(place + 800)
-            file.write(value * 20)
-        with suppress(InputError, UnicodeDecodeError):
-            model.encode(texts)

@@ -15,7 +15,6 @@ from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
 from pellucid.static.bulk import BulkEncoder, WordNumbers
 from pellucid.static.spelling import BUCKETS
-from pellucid.text.inputs import Utf8Texts
 from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
 from tiny_models import piece_tokenizer
@@ -91,42 +90,6 @@ def test_the_reader_of_an_index_finds_the_words(words: list[str], texts: list[st
             wanted = [(clean[word.start : word.end], word.start, word.end) for word in split_words(clean)]
             assert [span for _, *span in read] == [list(span) for _, *span in wanted]
             first = end
-
-
-@_settings
-@given(
-    st.lists(st.one_of(st.binary(max_size=80), st.text(max_size=60).map(str.encode)), max_size=8), st.integers(0, 70)
-)
-def test_bytes_that_are_not_utf_8_are_refused(texts: list[bytes], padding: int) -> None:
-    texts = [b"a" * padding, *texts]
-    data, offsets = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])
-    model = _model(["a", "é", "東京"], "float32", 9, False, False)
-    encoder = model.bulk
-    try:
-        strings = [text.decode() for text in texts]
-    except UnicodeDecodeError:
-        with pytest.raises(InputError, match="UTF-8"):
-            encoder.encode(Utf8Texts(data, offsets))
-    else:
-        found = encoder.encode(Utf8Texts(data, offsets))
-        np.testing.assert_allclose(found, plain_rows(model, strings), atol=1e-5)
-
-
-@_settings
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 12), max_size=6))
-def test_offsets_outside_their_bytes_are_refused(offsets: list[int]) -> None:
-    data = np.frombuffer(b"the apples", np.uint8)
-    if offsets and offsets == sorted(offsets) and offsets[0] >= 0 and offsets[-1] <= len(data):
-        assert len(Utf8Texts(data, np.array(offsets, np.int64)).decoded()) == len(offsets) - 1
-    else:
-        with pytest.raises(InputError, match="offsets"):
-            Utf8Texts(data, np.array(offsets, np.int64))
-
-
-@pytest.mark.parametrize("of", [("f4", "i8"), ("u1", "i4"), ("u1", "f8")])
-def test_offsets_and_bytes_of_other_types_are_refused(of: tuple[str, str]) -> None:
-    with pytest.raises(InputError, match="uint8"):
-        Utf8Texts(np.zeros(3, of[0]), np.zeros(2, of[1]))
 
 
 @_settings

@@ -33,7 +33,6 @@ from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList
-from pellucid.text.inputs import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
 from pellucid.text.words import Vocabulary
 from plain_words import plain_rows
@@ -190,26 +189,6 @@ def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: li
     _agree(_MODELS[key], _kept_bulk(key), texts)
 
 
-@pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
-@settings(suppress_health_check=list(HealthCheck))
-@given(texts=st.lists(_TEXT, max_size=30), skipped=st.integers(0, 3), repeats=st.integers(1, 120))
-def test_bytes_give_the_rows_of_strings(
-    key: tuple[bool, bool, str], texts: list[str], skipped: int, repeats: int
-) -> None:
-    texts = [*texts, "東京都に行く new york", ""] * repeats
-    rows = _kept_bulk(key).encode(Utf8Texts(*_as_arrow(texts))[skipped:])
-    assert (rows == _kept_bulk(key).encode(texts[skipped:])).all()
-
-
-def test_a_phrase_or_a_script_without_spaces_is_found_in_bytes() -> None:
-    words = ["new▁york", "new", "york", "東京", "都"]
-    model = StaticEmbedder(Vocabulary(words), np.eye(5, dtype=np.float32))
-    texts = ["in new york", "york new", "東京都", "new", "a\x00new\x00york 東京"]
-    rows = _bulk(model).encode(Utf8Texts(*_as_arrow(texts)))
-    np.testing.assert_allclose(rows, plain_rows(model, texts), atol=1e-6)
-    assert (rows == _bulk(model).encode(texts)).all()
-
-
 @settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT.map(well_formed), max_size=12), first=st.integers(0, 3), data=st.data())
 def test_arrays_of_arrow_give_the_rows_of_their_strings(texts: list[str], first: int, data: st.DataObject) -> None:
@@ -227,8 +206,8 @@ def test_arrays_of_arrow_that_hold_no_texts_are_refused() -> None:
     pa = pytest.importorskip("pyarrow")
     model = _started((False, True, "float32"))
     for texts, message in [
-        (pa.array([1, 2]), "an Arrow array of int64; give one of strings"),
-        (pa.array([["a"]]), "an Arrow array of list"),
+        (pa.array([1, 2]), "text 0 is int"),
+        (pa.array([["a"]]), "text 0 is list"),
         (pa.array(["a", "b", None])[1:], "text 1 is NoneType.*missing values"),
         (pa.chunked_array([["a"], ["b", None]]), "text 2 is NoneType"),
         (pa.nulls(2), "text 0 is NoneType"),
@@ -241,13 +220,6 @@ def test_arrays_of_arrow_that_hold_no_texts_are_refused() -> None:
     assert model.encode(pa.array([], pa.string())).shape == (0, 77)
     strings = pa.array(["the token", "é"], pa.string())
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(strings), model.encode(strings))
-
-
-def _as_arrow(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes and offsets, as in the buffers of a column; what lies before the first text belongs to others."""
-    spelled = [well_formed(text).encode() for text in texts]
-    data = np.frombuffer(b"xyz" + b"".join(spelled), np.uint8)
-    return data, np.cumsum([3, *map(len, spelled)], dtype=np.int64)
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])

@@ -274,7 +274,7 @@ class Embedder(EditableModel):
         single = isinstance(inputs, str)
         role: Role = None
         plain = options == PLAIN
-        texts = [inputs] if isinstance(inputs, str) else self._read_texts(inputs) if plain else check_texts(inputs)
+        texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         if not plain:
             texts, role = self._resolve_role_and_prompt(texts, options)
         bar = bool(options.show_progress_bar) and not single
@@ -292,10 +292,6 @@ class Embedder(EditableModel):
     def encode_document(self, inputs: Any, prompt_name: str | None = None, *positional: Any, **named: Any) -> Any:
         """Encode documents, with `encode`'s arguments; in some families the same as `encode`."""
         return self.encode(inputs, prompt_name or "document", *positional, **named)
-
-    def _read_texts(self, inputs: Any) -> Any:
-        """Return texts as `_encode` takes them, a list of checked strings."""
-        return check_texts(inputs)
 
     def _resolve_role_and_prompt(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
         """Check the options against this model; return the texts with their prompt, and their role."""

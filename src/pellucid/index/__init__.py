@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pellucid.index.hits import Hit as Hit, Hits as Hits
     from pellucid.index.index import Index as Index
     from pellucid.index.precomputed import QueryFunction as QueryFunction
+    from pellucid.index.qdrant import QdrantIndex as QdrantIndex
     from pellucid.index.reasons import Reasons as Reasons
 else:
     __getattr__, __dir__, __all__ = lazy(
@@ -18,6 +19,7 @@ else:
             "pellucid.index.hits": "Hit Hits",
             "pellucid.index.index": "Index",
             "pellucid.index.precomputed": "QueryFunction",
+            "pellucid.index.qdrant": "QdrantIndex",
             "pellucid.index.reasons": "Reasons",
         },
     )

@@ -317,17 +317,6 @@ class WordReader:
         return is_token
 
 
-def join_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Return the texts `data[offsets[i]:offsets[i + 1]]` as a block: a NUL after each, and `PADDING` zeros."""
-    texts, offsets = len(offsets) - 1, checked_copy("offsets", offsets, np.int64)
-    addresses = checked("data", data, np.uint8, (len(data),)), address(offsets)
-    if texts < 0 or not are_rising(offsets, len(data)):
-        raise InputError(f"the offsets of {texts} texts leave the {len(data):,} bytes")
-    block = np.empty(int(offsets[-1] - offsets[0]) + texts + PADDING, np.uint8)
-    library().words_join(*addresses, texts, address(block), len(block))
-    return block
-
-
 def distinct_values(
     values: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:

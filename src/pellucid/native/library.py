@@ -17,7 +17,6 @@ LEVELS = ("plain", "avx2", "avx512", "vnni")
 
 _FOLDER = Path(__file__).parent
 _SIGNATURES = """
-words_join          - p p i p i
 words_count_characters i o i i p
 words_join_list     i o i p p i i p
 words_find          i p p i p i i p i p p

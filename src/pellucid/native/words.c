@@ -94,20 +94,6 @@ static inline void classify(const uint8_t *source, uint8_t *target, uint64_t *wo
 
 static inline void clear(uint64_t *bits, int64_t place) { bits[place >> 6] &= ~(UINT64_C(1) << (place & 63)); }
 
-/* Copy the texts data[offsets[i]:offsets[i + 1]] into a block of `size` bytes, a NUL after each, and NULs up to its
-   end. */
-EXPORT void words_join(const uint8_t *data, const int64_t *offsets, int64_t texts, uint8_t *block, int64_t size)
-{
-    int64_t place = 0;
-    for (int64_t text = 0; text < texts; text++) {
-        size_t length = (size_t)(offsets[text + 1] - offsets[text]);
-        memcpy(block + place, data + offsets[text], length);
-        place += (int64_t)length;
-        block[place++] = 0;
-    }
-    memset(block + place, 0, (size_t)(size - place));
-}
-
 /* Functions of Python's stable interface; who calls what calls them holds Python's lock. */
 struct python {
     void *(*list_item)(void *list, intptr_t index); /* PyList_GetItem, */

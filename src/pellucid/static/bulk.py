@@ -1,14 +1,12 @@
 """Encoding many texts: blocks of texts go through the C kernels (native/words.c, pooling.c) on several threads.
 
-Texts are joined into blocks of UTF-8, and threads take blocks in turn. Texts that are UTF-8 already, as in Arrow
-(`Utf8Texts`), never become Python strings. Python is asked only about the few words that the index of the vocabulary
-does not hold, and about texts with phrases or in scripts without spaces: these are first rewritten with spaces between
-their words. benchmarks/static_speed.md has what each idea gave.
+Texts are joined into blocks of UTF-8, and threads take blocks in turn. Python is asked only about the few words that
+the index of the vocabulary does not hold, and about texts with phrases or in scripts without spaces: these are first
+rewritten with spaces between their words. benchmarks/static_speed.md has what each idea gave.
 """
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from string import punctuation
@@ -33,7 +31,6 @@ from pellucid.native.kernels import (
     WordReader,
     count_characters,
     join_strings,
-    join_texts,
 )
 from pellucid.process import default_threads
 from pellucid.progress import Progress
@@ -41,7 +38,6 @@ from pellucid.static.folder import not_finite
 from pellucid.static.precision import is_known_sound, kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.static.words import WordList, sizes_from, slice_for
-from pellucid.text.inputs import Utf8Texts, named_encoding
 from pellucid.text.unicode import may_change, normalize, unspaced_run, well_formed
 from pellucid.text.words import MAX_WORD_CHARS, Vocabulary
 
@@ -61,7 +57,6 @@ _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text ma
 
 
 _Cached = TypeVar("_Cached")
-_Texts = list[str] | Utf8Texts
 
 
 class BulkRows:
@@ -109,7 +104,7 @@ class BulkRows:
             rows[index] = self._vocabulary.row(words[index])
         return rows
 
-    def _each_block(self, texts: _Texts, use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
+    def _each_block(self, texts: list[str], use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
         """Call `use` with a worker and the ends of a range of `texts`, for all of them."""
 
         def work(block: tuple[int, int]) -> int:
@@ -172,8 +167,8 @@ class BulkEncoder(BulkRows):
                 by_beginning.threads = 1  # for words of one of this encoder's threads
                 speller.beginnings = by_beginning.rows_of
 
-    def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
-        """Return the embeddings of checked `texts`, float32 [texts, dimension]; the same in either form."""
+    def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:
+        """Return the embeddings of checked `texts`, float32 [texts, dimension]."""
         embeddings = np.empty((len(texts), self.table.dimension), np.float32)
 
         def encode(worker: _Worker, first: int, last: int) -> None:
@@ -202,7 +197,7 @@ class _Reader:
         self._reader = self._make_reader(size=_BLOCK_BYTES)
 
     def find(
-        self, texts: _Texts, *, normal: bool = False
+        self, texts: list[str], *, normal: bool = False
     ) -> tuple[npt.NDArray[np.uint8], WordReader, npt.NDArray[np.int32]]:
         """Return the bytes of a block of texts, all about their words, and where each text's words end among these.
 
@@ -210,8 +205,8 @@ class _Reader:
         """
         vocabulary = self._vocabulary
         if not normal and vocabulary is not None and vocabulary.needs_spaces(is_ascii=True):
-            texts, normal = vocabulary.spaced(_strings(texts)), True
-        elif not normal and vocabulary is not None and not isinstance(texts, Utf8Texts):
+            texts, normal = vocabulary.spaced(texts), True
+        elif not normal and vocabulary is not None:
             texts, normal = _spaced_if_few(texts, vocabulary)
         block = self._block(texts)
         n_bytes = len(block) - PADDING
@@ -225,22 +220,15 @@ class _Reader:
                 _classify_page(UNCLASSIFIED - missing)
             elif vocabulary is not None:
                 is_normal = missing == NUL_IN_TEXT - UNSPACED
-                return self.find(vocabulary.spaced(_strings(texts), normal=is_normal), normal=True)
+                return self.find(vocabulary.spaced(texts, normal=is_normal), normal=True)
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
             n_missing = reader.look_again(first, last) if first else last
             self._ask(block, reader, reader.missing[first : first + n_missing])
         return block, reader, ends
 
-    def _block(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+    def _block(self, texts: list[str]) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts, a NUL after each text, and the padding."""
-        if isinstance(texts, Utf8Texts):
-            _checked_size(int(texts.offsets[-1] - texts.offsets[0]) + len(texts))
-            block = join_texts(texts.data, texts.offsets)
-            if int(block.max()) >= 0x80:  # of anything but UTF-8 the C kernels would read more than there is
-                with named_encoding():
-                    codecs.utf_8_decode(block.data, "strict", True)
-            return block
         try:
             n_bytes = join_strings(texts, self._reader.block)
         except UnicodeEncodeError:
@@ -252,10 +240,8 @@ class _Reader:
         _checked_size(len(utf8))
         return np.frombuffer(utf8, np.uint8)
 
-    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
+    def _sizes(self, texts: list[str]) -> npt.NDArray[np.int64]:
         """Return the bytes of each text of a block."""
-        if isinstance(texts, Utf8Texts):
-            return np.diff(texts.offsets)
         return np.array([len(well_formed(text).encode()) for text in texts])
 
     def _ask(self, block: npt.NDArray[np.uint8], reader: WordReader, missing: npt.NDArray[np.int32]) -> None:
@@ -278,7 +264,7 @@ class _Worker(_Reader):
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
 
-    def encode(self, texts: _Texts, embeddings: Vectors) -> None:
+    def encode(self, texts: list[str], embeddings: Vectors) -> None:
         """Set `embeddings` to those of one block of texts."""
         if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
             self._spelled = SpelledRows(self._speller, self._table.dimension)  # each word keeps a vector
@@ -289,7 +275,7 @@ class _Worker(_Reader):
         self._table.pool(words.rows, ends, np.ascontiguousarray(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
-            raise not_finite(_strings(texts[first : first + 1])[0])
+            raise not_finite(texts[first])
 
 
 class WordNumbers(_Reader):
@@ -351,22 +337,14 @@ def _spaced_if_few(texts: list[str], vocabulary: Vocabulary) -> tuple[list[str],
     return texts, True
 
 
-def _strings(texts: _Texts) -> list[str]:
-    return texts.decoded() if isinstance(texts, Utf8Texts) else texts
-
-
-def _blocks(texts: _Texts, block_texts: int = _BLOCK_TEXTS) -> Iterator[tuple[int, int]]:
+def _blocks(texts: list[str], block_texts: int = _BLOCK_TEXTS) -> Iterator[tuple[int, int]]:
     """Cut `texts` into ranges of at most `block_texts` texts and, except single texts, `_BLOCK_CHARACTERS`."""
     for first in range(0, len(texts), block_texts):
         yield from _small_enough(texts, first, min(first + block_texts, len(texts)))
 
 
-def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
-    if isinstance(texts, Utf8Texts):
-        size = int(texts.offsets[last] - texts.offsets[first])  # bytes
-    else:
-        size = count_characters(texts, first, last)
-    if last - first == 1 or size <= _BLOCK_CHARACTERS:
+def _small_enough(texts: list[str], first: int, last: int) -> Iterator[tuple[int, int]]:
+    if last - first == 1 or count_characters(texts, first, last) <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2

@@ -51,7 +51,6 @@ from pellucid.static.precision import (
 )
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited, ngram_weights
 from pellucid.static.words import TextWords, WordQuery
-from pellucid.text.inputs import is_arrow
 from pellucid.text.unicode import lowercase, unspaced_run
 from pellucid.text.words import JOINER, Coverage, Span, Vocabulary, display_form
 
@@ -336,14 +335,6 @@ class StaticEmbedder(Embedder):
     def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""
         return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
-
-    def _read_texts(self, inputs: Any) -> Any:
-        """Return texts as a list of strings; of Arrow without a string for each."""
-        if not is_arrow(inputs):
-            return super()._read_texts(inputs)
-        from pellucid.text.inputs import arrow_texts
-
-        return arrow_texts(inputs)
 
     def _encode(self, texts: Any, role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         return self.bulk.encode(texts, show_progress_bar=show_progress_bar)
