@@ -84,7 +84,7 @@ def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
     shadow: EncoderEmbedder, query: str, texts: list[str], weight: float
 ) -> None:
     rows = word_reasons.unit_vectors(shadow, texts, role="document")
-    terms_of = shadow.analyze_texts([query], ["query"])[0].against(texts, list(rows), weight=weight)
+    terms_of = shadow.analyze_texts([query], ["query"])[0].against(texts, rows, weight=weight)
     for number, text in enumerate(texts):
         own = shadow.explain(query, text, role1="query", role2="document")
         terms = terms_of(number)

@@ -180,8 +180,8 @@ def test_hits_have_the_stored_vectors(tmp_path):
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
         index.add(["apple", "pear"], ids=["a", "p"])
         hit = index.search("apple", 1)[0]
-        dimensions, values = hit.vectors["letters"]
-        assert dimensions.tolist() == [0, 4, 11, 15] and (values**2).sum() == pytest.approx(1)
+        row = hit.vectors["letters"]
+        assert row.indices.tolist() == [0, 4, 11, 15] and (row.data**2).sum() == pytest.approx(1)
 
 
 def test_a_document_updated_since_is_not_replaced_by_its_old_text(tmp_path):

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 pytest.importorskip("Stemmer")
 
 import pellucid.index.arrays as arrays
 import pellucid.index.commits as commits
-import pellucid.index.search as search
 import pellucid.index.writer as writer_module
 from pellucid import Index
 from pellucid.errors import InputError
 from pellucid.index.arrays import TermCounts, arrays_from_documents, hash_strings
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
-from pellucid.index.precomputed import joined_vectors
+from pellucid.index.parts import ModelAsked
 from pellucid.index.segments import Segment
 from pellucid.native.scan import Codes
 
@@ -94,10 +94,10 @@ class Reference:
         tensors = arrays_from_documents(
             [document.number for document, _ in made],
             [document for document, _ in made],
-            term_counts([text for text, _, _ in every]),
             {
-                DENSE: joined_vectors([row for _, row, _ in every], DIMENSION, is_sparse=False),
-                OTHER: joined_vectors([row for _, _, row in every], 51, is_sparse=True),
+                "bm25": term_counts([text for text, _, _ in every]),
+                DENSE: np.array([np.zeros(DIMENSION) if row is None else row for _, row, _ in every], np.float32),
+                OTHER: csr([row for _, _, row in every]),
             },
             self.fields,
         )
@@ -109,6 +109,15 @@ class Reference:
         return commits.IndexState(
             before.settings, before.commit, self.next, len(documents), passages, 0, dict(self.fields)
         )  # fmt: skip
+
+
+def csr(rows):
+    """Rows, pairs of dimensions and values or None, as a matrix."""
+    dense = np.zeros((len(rows), 51), np.float32)
+    for own, row in zip(dense, rows):
+        if row is not None:
+            own[row[0]] = row[1]
+    return csr_matrix(dense)
 
 
 def counted(text):
@@ -162,12 +171,10 @@ def check_same(commit, reference):
         segment = commit.segments[number]
         first = segment.first_passage(row)
         for place, (text, dense, sparse) in enumerate(passages):
-            stored = segment.vector(DENSE, first + place)
-            expected = None if dense is None or not dense.any() else dense
-            assert (stored is None) == (expected is None) and (expected is None or (stored == expected).all())
-            stored = segment.vector(OTHER, first + place)
-            assert (stored is None) == (sparse is None)
-            assert sparse is None or all((one == other).all() for one, other in zip(stored, sparse))
+            stored = segment.rows(DENSE, DIMENSION, np.array([first + place]))
+            assert (stored == (np.zeros(DIMENSION) if dense is None else dense)).all()
+            stored = segment.rows(OTHER, 51, np.array([first + place]))
+            assert (stored != csr([sparse])).nnz == 0 and stored.shape == (1, 51)
             assert segment.lengths[first + place] == sum(counted(text).values())
     check_lists(commit, reference)
 
@@ -309,7 +316,7 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
     made = [
-        Segment(arrays_from_documents([d.number for d in part], part, term_counts([""] * len(part)), {}, fields))
+        Segment(arrays_from_documents([d.number for d in part], part, {"bm25": term_counts([""] * len(part))}, fields))
         for part in parts
     ]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
@@ -425,8 +432,8 @@ def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_
     monkeypatch.setattr(arrays, "COARSE_ROWS", 100)
     rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
     multiplied = []
-    exact = search._multiplied
-    monkeypatch.setattr(search, "_multiplied", lambda rows, vector: multiplied.append(len(rows)) or exact(rows, vector))
+    exact = ModelAsked.row_scores
+    monkeypatch.setattr(ModelAsked, "row_scores", lambda self, rows: multiplied.append(len(rows)) or exact(self, rows))
     with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
         index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
         hits = index.search("r7", 10)
@@ -438,7 +445,7 @@ def test_codes_of_another_width_are_refused(dimension: int, monkeypatch: pytest.
     monkeypatch.setattr(arrays, "COARSE_ROWS", 1)
     document = Document(1, "a", "", "text", {}, (4,))
     row = np.full((1, dimension), dimension**-0.5, np.float32)
-    tensors = arrays_from_documents([1], [document], None, {"x": row}, {})
+    tensors = arrays_from_documents([1], [document], {"x": row}, {})
     arrays.check_arrays(tensors)
     for kind in ("high", "low"):
         wide = np.repeat(tensors[f"{kind}:x"], 2, axis=1)

@@ -65,6 +65,7 @@ class Embedder(EditableModel):
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
     _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
+    reads_texts: ClassVar[bool] = False  # whether reasons are read from texts, so that another vector would not fit
     truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.arrays import Role, l2_normalize
+from pellucid.core.arrays import Role, l2_normalize, to_2d_array
 from pellucid.core.background import background
 from pellucid.explain.rows import DIMENSION, EMBEDDING, REMAINDER, JoinedRows, Measurement, Row
 from pellucid.process import cached_property
@@ -20,8 +20,8 @@ from pellucid.text.words import Coverage, Span
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-StoredVector = Any
-"""A row at length 1 as an index stores it: float32 [dimension], or the numbers and values of what is not 0."""
+StoredRow = Any
+"""A row at length 1 as an index stores it: float32 [dimension], or CSR [1, dimension]."""
 
 SpanFinder = Callable[[int], tuple[Span, ...]]
 """From the number of a dimension to where it stands in a text."""
@@ -77,7 +77,7 @@ EMPTY_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
 class Query:
     """A text as a model reads it in a role; everything is computed when first needed: a search needs only `vector`."""
 
-    needs_vectors = True  # whether `against` wants the other texts' stored vectors
+    is_reweighted = False  # whether words count more or less in `unit` than in `vector`
 
     def __init__(
         self,
@@ -105,13 +105,19 @@ class Query:
         return self.model._encode_each([self.text], [self.role])[0]
 
     @cached_property
-    def unit(self) -> StoredVector:
+    def unit(self) -> StoredRow:
         """`vector` as an index stores it, so that the product with another one is their similarity."""
         row = self.model.similarity_rows(self.vector)
-        if not hasattr(row, "tocsr"):
-            return row[0]
-        row.eliminate_zeros()
-        return row.indices, row.data
+        return row if hasattr(row, "tocsr") else row[0]
+
+    @property
+    def measured(self) -> Query:
+        """The query with reasons that are measured by leaving words out, where the family has such."""
+        return self
+
+    def reweighted(self, factors: Mapping[str, float]) -> Query:
+        """Return the query in which some words count more or less, where the family can tell what they add."""
+        return self
 
     @cached_property
     def coordinates(self) -> Any:
@@ -162,29 +168,24 @@ class Query:
 
         return Terms(values, row, score=float(products.sum()))
 
-    def against(
-        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
-    ) -> Callable[[int], Terms]:
-        """Return a function from number to terms of each document; `vectors` are stored rows at length 1."""
-        if vectors is None:
-            return lambda number: self._explained(self.model.analyze_texts([texts[number]], ["document"])[0], weight)
-        stored, is_sparse = vectors, isinstance(self.unit, tuple)
-        if not self._is_named(is_sparse):
+    def against(self, texts: Sequence[str], rows: Any, *, weight: float = 1.0) -> Callable[[int], Terms]:
+        """Return a function from number to terms of each document.
+
+        `rows` are stored, at length 1, float32 [texts, dimension] or CSR; zeros of a text without a known word.
+        """
+        if not self._is_named(hasattr(rows, "tocsr")):
             weighted_vector = self.unit.astype(np.float64) * weight
 
             def product(number: int) -> Terms:
-                vector = stored[number]
-                return EMPTY_TERMS if vector is None else Terms(np.array([weighted_vector @ vector]), _whole_row)
+                row = rows[number]
+                return Terms(np.array([weighted_vector @ row]), _whole_row) if row.any() else EMPTY_TERMS
 
             return product
-        query_dimensions, values = _stored_coordinates(self.unit)
+        query_dimensions, values = _coordinates(to_2d_array(self.unit), 0)
         weighted, dimensions = values.astype(np.float64) * weight, self.model.dimensions
 
         def products(number: int) -> Terms:
-            vector = stored[number]
-            if vector is None:
-                return EMPTY_TERMS
-            numbers, coordinates = _stored_coordinates(vector)
+            numbers, coordinates = _coordinates(rows, number)
             shared, query_positions, document_positions = np.intersect1d(query_dimensions, numbers, return_indices=True)
 
             def row(term: int) -> Row:
@@ -208,12 +209,13 @@ class Query:
         return is_sparse or bool(self.model.names_dimensions)
 
 
-def _stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Return the numbers and values of the coordinates of a stored row that are not 0."""
-    if isinstance(vector, tuple):
-        return vector
-    numbers = np.flatnonzero(vector)
-    return numbers, vector[numbers]
+def _coordinates(rows: Any, number: int) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Return the numbers and values of the coordinates of a row that are not 0."""
+    if hasattr(rows, "tocsr"):
+        span = slice(*rows.indptr[number : number + 2])
+        return rows.indices[span], rows.data[span]
+    numbers = np.flatnonzero(rows[number])
+    return numbers, rows[number, numbers]
 
 
 def _whole_row(_: int) -> Row:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.core.arrays import Role, cosines
-from pellucid.core.query import EMPTY_TERMS, Floats, Marks, Query, StoredVector, Terms, scaled_terms, with_rows
+from pellucid.core.query import EMPTY_TERMS, Floats, Marks, Query, Terms, scaled_terms, with_rows
 from pellucid.dense.tokenized import TokenizedText
 from pellucid.dense.vectors import at_length_1
 from pellucid.explain.groups import CONTEXT_NAME
@@ -140,13 +140,21 @@ class EncoderQuery(Query):
 
     def reweighted(self, factors: Mapping[str, float]) -> EncoderQuery:
         """Return the query in which some words count more or less: their parts of its vector are multiplied."""
+        if self.model.reasons_at_hand is None:
+            return self
         words = [row.key[0].replace(JOINER, " ") for row in map(self.parts.row, range(len(self.parts.vectors)))]
         times = np.array([factors.get(word, factors.get(word.lower(), 1.0)) for word in words])
         vectors = times[:, None] * self.parts.vectors
         moved = self.coordinates + (vectors - self.parts.vectors).sum(axis=0)
         query = EncoderQuery(self.model, self.text, self.role, moved.astype(np.float32))
         query.parts = Parts(vectors, self.parts.row)
+        query.is_reweighted = not np.allclose(self.unit, query.unit, atol=1e-6)
         return query
+
+    @cached_property
+    def measured(self) -> EncoderQuery:
+        """The query with reasons that are measured by leaving words out."""
+        return EncoderQuery(self.model.with_reasons("measured"), self.text, self.role, self.unit)
 
     def terms(self, other_query: Query | None = None) -> Terms:
         """Return a value for each pair of parts, and for what is shared; of one text for each part."""
@@ -176,19 +184,15 @@ class EncoderQuery(Query):
             rows.append(_CONTEXT_ROW)
         return with_rows(terms, values, rows)._replace(score=score)
 
-    def against(
-        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
-    ) -> Callable[[int], Terms]:
+    def against(self, texts: Sequence[str], rows: Any, *, weight: float = 1.0) -> Callable[[int], Terms]:
         """Return a function from number to terms of each document."""
-        if self.model.reasons_at_hand is None or vectors is None:
-            return super().against(texts, vectors, weight=weight)
-        stored = vectors
+        if self.model.reasons_at_hand is None:
+            return super().against(texts, rows, weight=weight)
 
         def products(number: int) -> Terms:
-            vector = stored[number]
-            if vector is None:
+            if not rows[number].any():
                 return EMPTY_TERMS
-            document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
+            document = EncoderQuery(self.model, texts[number], "document", np.asarray(rows[number]))
             terms = self._terms(document)
             if document.parts.importance is not None:
                 terms = terms._replace(marks=Marks.from_sums(dict(document.parts.importance(self.coordinates))))

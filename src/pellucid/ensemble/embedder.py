@@ -34,7 +34,7 @@ from pellucid.core.arrays import Role, l2_normalize, to_2d_array
 from pellucid.core.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same, fingerprint
-from pellucid.core.query import EMPTY_TERMS, Query, StoredVector, Terms
+from pellucid.core.query import EMPTY_TERMS, Query, Terms
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.rows import EMBEDDING, Row
@@ -102,7 +102,6 @@ class EnsembleQuery(Query):
         """Let each part read a checked text."""
         super().__init__(model, text, role)
         self.members: list[Query] = [part.model.analyze_texts([text], [role])[0] for part in model.parts]
-        self.needs_vectors = any(member.needs_vectors for member in self.members)
 
     @cached_property
     def vector(self) -> Any:
@@ -121,24 +120,14 @@ class EnsembleQuery(Query):
                 member.use_vector(part_row if hasattr(part_row, "tocsr") else part_row[0])
         return super().use_vector(vector)
 
-    def against(
-        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
-    ) -> Callable[[int], Terms]:
+    def against(self, texts: Sequence[str], rows: Any, *, weight: float = 1.0) -> Callable[[int], Terms]:
         """Return a function from number to terms of each document; parts read their columns of the stored rows."""
-        if vectors is None:
-            return super().against(texts, None, weight=weight)
-        stored = vectors
 
         def products(index: int) -> Terms:
-            vector = stored[index]
-            if vector is None:
+            row = rows[index]
+            if not abs(row).sum():
                 return EMPTY_TERMS
-            if isinstance(vector, tuple):
-                from scipy import sparse
-
-                size = self.model.get_embedding_dimension()
-                vector = sparse.csr_matrix((vector[1], vector[0], [0, len(vector[0])]), shape=(1, size))
-            return self._explained(self.model.analyze_texts([texts[index]], ["document"])[0].use_vector(vector), weight)
+            return self._explained(self.model.analyze_texts([texts[index]], ["document"])[0].use_vector(row), weight)
 
         return products
 
@@ -257,6 +246,7 @@ class EnsembleEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "ensemble"
+    reads_texts: ClassVar[bool] = True
     _normalizes: ClassVar[bool] = True
     similarity_fn_name: ClassVar[str] = "dot"
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.core.arrays import vstack
 from pellucid.errors import IndexFolderError, ModelFolderError
 from pellucid.index.documents import Document
 from pellucid.index.metadata import COLUMN_KINDS, COLUMNS_PER_FIELD, Fields, entries, timestamp
@@ -35,14 +36,12 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
-Vector = Any
-"""A float32 row, or (indices, values) of a sparse one."""
-
 Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""
 
 DocumentRows = Any
-"""The rows of passages in one part, zeros where there is none: float32 [passages, dimension], or a CSR matrix."""
+"""The rows of passages in one part, zeros where there is none: float32 [passages, dimension], a CSR matrix, or
+`TermCounts` of BM25."""
 
 STRINGS = ("id", "title", "text", "metadata")
 """What a document has of strings."""
@@ -160,8 +159,7 @@ class TermCounts(NamedTuple):
 def arrays_from_documents(
     numbers: Sequence[int],
     documents: Sequence[Document],
-    counts: TermCounts | None,
-    vectors: Mapping[str, DocumentRows],
+    rows: Mapping[str, DocumentRows],
     fields: Fields,
 ) -> Tensors:
     """Return the arrays of documents.
@@ -169,8 +167,7 @@ def arrays_from_documents(
     Args:
         numbers: of the documents, which rise.
         documents: at least one.
-        counts: of the terms of their passages; None without BM25.
-        vectors: by part a row for each passage.
+        rows: by part a row for each passage.
         fields: those of the index, with the fields of these documents.
     """
     texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
@@ -180,15 +177,59 @@ def arrays_from_documents(
     tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
     tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
     tensors |= _hash_table(hash_strings(texts[0]))
-    if counts is not None:
-        tensors |= _inverted_counts(counts)
-    for part, rows in vectors.items():
-        if isinstance(rows, np.ndarray):
-            tensors |= _dense(part, rows)
-        else:
-            sizes = np.diff(rows.indptr).astype(np.int64)
-            tensors |= _coordinates(part, sizes, rows.indices.astype(np.int64), rows.data.astype(np.float32))
+    for part, of_part in rows.items():
+        tensors |= _row_arrays(part, of_part)
     return tensors | _columns([d.metadata for d in documents], fields)
+
+
+def joined_rows(blocks: Sequence[DocumentRows]) -> DocumentRows:
+    """Return the rows of several blocks of passages, of one part, one after the other."""
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    return first.joined(blocks) if isinstance(first, TermCounts) else vstack(list(blocks))
+
+
+def n_bytes(rows: DocumentRows) -> int:
+    """Return what rows take of the memory, about."""
+    if isinstance(rows, TermCounts):
+        return sum(array.nbytes for array in rows[1:])
+    return int(rows.nbytes if isinstance(rows, np.ndarray) else 12 * rows.nnz)  # of 4 and 8 bytes
+
+
+def largest_sizes(rows: DocumentRows) -> npt.NDArray[Any]:
+    """Return the size of the largest number of each row, [passages]."""
+    largest = abs(rows).max(axis=1)
+    return largest.toarray().ravel() if hasattr(largest, "toarray") else np.asarray(largest)
+
+
+def _row_arrays(part: str, rows: DocumentRows) -> Tensors:
+    """Return the arrays of the rows of a part."""
+    if isinstance(rows, TermCounts):
+        return _inverted_counts(rows)
+    if isinstance(rows, np.ndarray):
+        return _dense(part, rows)
+    sizes, indices = np.diff(rows.indptr).astype(np.int64), rows.indices.astype(np.int64)
+    return _coordinates(part, sizes, indices, rows.data.astype(np.float32))
+
+
+def read_rows(tensors: Tensors, part: str, dimension: int, passages: Integers) -> DocumentRows:
+    """Return the stored rows of some passages in a model's part."""
+    if f"vectors:{part}" in tensors:
+        return tensors[f"vectors:{part}"][passages]
+    from scipy.sparse import csr_matrix
+
+    sizes, indices, values = _stored_coordinates(tensors, part, passages)
+    if len(indices) and not 0 <= indices.min() <= indices.max() < dimension:
+        raise ValueError(f"a row of {part!r:.60} has a number outside its {dimension:,} dimensions")
+    return csr_matrix((values, indices, np.append(0, sizes.cumsum())), (len(passages), dimension))
+
+
+def items_at(ends: Integers, rows: Integers) -> tuple[Integers, Integers]:
+    """Return the positions of the items of some rows, whose items end at `ends`, and how many each row has."""
+    sizes = ends[rows] - np.where(rows > 0, ends[rows - 1], 0)
+    new_ends = sizes.cumsum()
+    return np.repeat(ends[rows] - new_ends, sizes) + np.arange(sizes.sum()), sizes
 
 
 def merge_arrays(
@@ -213,7 +254,9 @@ def merge_arrays(
         if kind == "vectors":
             tensors |= _dense(part, np.concatenate([t[name][rows] for t, rows in passages]))
         elif kind == "rows" and name.endswith(".ends"):
-            tensors |= _merged_rows(part.removesuffix(".ends"), tensors_list, live_passages)
+            part = part.removesuffix(".ends")
+            coordinates = (_stored_coordinates(t, part, rows) for t, rows in passages)
+            tensors |= _coordinates(part, *map(np.concatenate, zip(*coordinates)))
     return tensors | _merged_dictionary([Strings.of_kind(t, "words") for t in tensors_list], tensors)
 
 
@@ -264,15 +307,10 @@ def _coordinates(part: str, sizes: Integers, indices: Integers, values: Floats) 
     return {f"rows:{part}.{name}": array for name, array in forward.items()} | lists
 
 
-def _merged_rows(part: str, tensors_list: Sequence[Tensors], selected: Sequence[Integers]) -> Tensors:
-    sizes_list, indices, values = [], [], []
-    for tensors, passages in zip(tensors_list, selected):
-        sizes = np.diff(tensors[f"rows:{part}.ends"], prepend=0)
-        is_selected = np.repeat(_new_positions(passages, len(sizes)) >= 0, sizes)
-        sizes_list.append(sizes[passages])
-        indices.append(tensors[f"rows:{part}.indices"][is_selected])
-        values.append(tensors[f"rows:{part}.values"][is_selected])
-    return _coordinates(part, np.concatenate(sizes_list), np.concatenate(indices), np.concatenate(values))
+def _stored_coordinates(tensors: Tensors, part: str, passages: Integers) -> tuple[Integers, Integers, Floats]:
+    """Return how many coordinates some passages have in a sparse part, their dimensions and values."""
+    positions, sizes = items_at(tensors[f"rows:{part}.ends"], passages)
+    return sizes, tensors[f"rows:{part}.indices"][positions], tensors[f"rows:{part}.values"][positions]
 
 
 def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pellucid.errors import IndexFolderError, InputError, PellucidError, shown
 from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
-from pellucid.index.counting import TermCounter
 from pellucid.index.documents import (
     CONTENT_ID_CHARS,
     Document,
@@ -28,7 +27,8 @@ from pellucid.index.documents import (
 )
 from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, count_values, field_columns, list_documents
 from pellucid.index.metadata import field_types
-from pellucid.index.models import Model, open_stored_models
+from pellucid.index.models import open_stored_models
+from pellucid.index.parts import ModelPart
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import PrecomputedVectors, stored_rows
 from pellucid.index.records import NamedDocuments, read_documents
@@ -49,7 +49,7 @@ LOCK_TIMEOUT_S = 60.0  # that a change waits for another one
 class DocumentCollection:
     """An open index and its documents; any number of threads may use it."""
 
-    def __init__(self, folder: Path, commit: Commit, models: dict[str, Model], *, read_only: bool) -> None:
+    def __init__(self, folder: Path, commit: Commit, models: dict[str, ModelPart], *, read_only: bool) -> None:
         """Take what `Index.create` and `Index.open` have opened."""
         self.folder, self._read_only, self._closed = folder, read_only, False
         self._allow_outside = is_outside_allowed()
@@ -343,9 +343,9 @@ class DocumentCollection:
         show_progress_bar: bool,
         named: NamedDocuments | None = None,
     ) -> int:
-        counter, count, n_added = TermCounter(self.snapshot().words.analyser), 0, 0
+        count = n_added = 0
         new_ids = set[str]()  # that were given in the place of ids by content
-        additions = Additions(self.snapshot(), counter, precomputed.arrays)
+        additions = Additions(self.snapshot(), precomputed.arrays)
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             try:
                 for batch in batches(documents):
@@ -356,7 +356,7 @@ class DocumentCollection:
                     count += len(batch)
                     progress.advance(len(batch))
                     if additions.is_due:  # what a disk refuses is not tried again
-                        due, additions = additions, Additions(self.snapshot(), counter, precomputed.arrays)
+                        due, additions = additions, Additions(self.snapshot(), precomputed.arrays)
                         n_added += self._store(due, precomputed.models)
             finally:  # after an error or an interrupt, too: the blocks before it are whole
                 if additions.documents:
@@ -391,10 +391,10 @@ class DocumentCollection:
         commit = self.snapshot().commit
         return {id: commit.segments[segment].document(row) for id, (segment, row) in commit.rows_for(ids).items()}
 
-    def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> int:
+    def _store(self, additions: Additions, models_before: Mapping[str, ModelPart]) -> int:
         """Make documents visible, which replace those of the same ids, all or none; return how many."""
         with self._exclusive_writer() as writer:
-            additions.use_models(models_before, self._snapshot.models)
+            additions = additions.moved_to(self._snapshot, models_before)
             replaced = list(writer.commit.rows_for([document.id for document in additions.documents]).values())
             replace_documents(writer, self._snapshot, additions, replaced)
         return len(additions.documents)
@@ -436,7 +436,7 @@ class DocumentCollection:
             rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
             rows.check(1)
             precomputed = rows.rows_for(changed, 0)
-            additions = Additions(self._snapshot, precomputed=precomputed)
+            additions = Additions(self._snapshot, precomputed)
             additions.add(changed, {**stored, **precomputed})
             self._store(additions, self._snapshot.models)
 

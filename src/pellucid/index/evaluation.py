@@ -19,7 +19,6 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, missing_extra, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
-from pellucid.index.arrays import Vector
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
 from pellucid.index.settings import validate_word_weights
@@ -158,10 +157,8 @@ class JudgedQueries:
         self._word_weights = validate_word_weights(None, settings)
         self.texts, self.relevant, self.left_out = _checked(queries, relevant)
         texts = list(dict.fromkeys(self.texts.values()))
-        self._rows: dict[str, dict[str, Vector | None]] = {text: {} for text in texts}  # by text and model
-        for name, model in snapshot.models.items():
-            for text, row in () if model.is_static else zip(texts, model.vectors(texts, "query")):
-                self._rows[text][name] = row
+        rows = {name: model.query_rows(texts) for name, model in snapshot.models.items()}
+        self._rows = {text: {name: rows[name][[n]] for name in rows} for n, text in enumerate(texts)}
 
     def plan(self, query: str, weights: Mapping[str, float]) -> QueryPlan:
         """Return the plan of a query, by its id, with weights that add up to 1."""

@@ -17,7 +17,6 @@ import numpy as np
 from pellucid.analysis.ranking import WhyAbove
 from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Passage, passage_terms
-from pellucid.dense.reasons import EncoderQuery
 from pellucid.dense.tokenized import text_units
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.explanation import Explanation
@@ -34,7 +33,6 @@ from pellucid.explain.views.parts import (
     signed,
 )
 from pellucid.explain.views.report import VERSION, Report, frame, plain_value
-from pellucid.index.arrays import Vector
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan, Suggestion
 from pellucid.index.query import Weights
@@ -184,11 +182,11 @@ class Hit:
 
     @property
     def vectors(self) -> dict[str, Any]:
-        """The stored vector of the passage, by model: float32 [dimension], of a sparse model dimensions and values.
+        """The stored vector of the passage, by model: float32 [dimension], of a sparse model a CSR row.
 
         A model that knows no word of the passage has none.
         """
-        return self._block.vectors(self._position, list(self._block.plan.snapshot.models))
+        return self._block.vectors(self._position)
 
     def summary(self) -> str:
         """Return where the score comes from: words of the query, then what the document says around the match.
@@ -439,7 +437,6 @@ class HitBlock:
     def __init__(self, plan: QueryPlan, passages: Sequence[ScoredPassage]) -> None:
         """Take the plan of the search, and its passages."""
         self.plan, self._passages, self._process = plan, passages, os.getpid()
-        self._measured_queries: dict[str, EncoderQuery] = {}
 
     @cached_property
     def documents(self) -> list[Document]:
@@ -458,58 +455,37 @@ class HitBlock:
         terms = {name: read(passage) for name, read in readers.items()}
         return Reasons(self.plan.query, texts[passage], terms, score, named=len(self.plan.weights) > 1)
 
-    def vectors(self, position: int, names: Sequence[str]) -> dict[str, Vector]:
+    def vectors(self, position: int) -> dict[str, Any]:
         """Return the stored vectors of a hit by model, as they were when the search was made."""
         segment_index, _, passage, _ = self._passages[position]
-        segment = self.plan.snapshot.commit.segments[segment_index]
-        rows = {name: segment.vector(name, passage) for name in names}
-        return {name: row for name, row in rows.items() if row is not None}
+        segment, models = self.plan.snapshot.commit.segments[segment_index], self.plan.snapshot.models
+        rows = {name: segment.rows(name, model.dimension, np.array([passage])) for name, model in models.items()}
+        return {name: of_part[0] for name, of_part in rows.items() if abs(of_part).sum()}
 
     def _read_terms(
         self, positions: Sequence[int], *, is_measured: bool
     ) -> tuple[list[str], dict[str, TermsOfPassage]]:
         """Return the passages of some hits as they are indexed, and by part what gives the terms of each."""
         self._check_process()
-        segments, lengths = self.plan.snapshot.commit.segments, list[int]()
-        texts = list(map(self._indexed, positions))
-        for position in positions:
-            segment, _, passage, _ = self._passages[position]
-            lengths += segments[segment].lengths[passage : passage + 1].tolist()  # none without BM25
-        names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
-        vectors = [self.vectors(position, names) for position in positions]
-        passages, readers = Passages(texts, self.plan.snapshot.words, vectors, lengths), {}
-        for name, part in self.plan.parts.items():
-            if is_measured and part.encoder_query is not None:
-                query = self._measured_query(name)
-                read = query.against(texts, passages.stored(name), weight=self.plan.shares[name])
-            else:
-                read = part.read_terms(passages)
-            readers[name] = part.directions.added_to(read, passages.stored(name)) if part.directions else read
-        return texts, readers
+        texts, segments = list(map(self._indexed, positions)), self.plan.snapshot.commit.segments
+        stored = [
+            (segments[self._passages[position].segment], self._passages[position].passage) for position in positions
+        ]
+        passages = Passages(texts, self.plan.snapshot.words, stored)
+        return texts, {name: asked.terms(passages, is_measured=is_measured) for name, asked in self.plan.parts.items()}
 
     def scores(self, position: int, texts: list[str]) -> Floats:
         """Return the scores of texts in the place of a passage, float64 [texts]; the index's statistics stay."""
         self._check_process()
         for name in self.plan.parts.keys() & set(precomputed_parts(self.plan.snapshot.commit.state.settings)):
-            own_score = self._part_scores(name, [self._indexed(position)]).item()
+            own_score = self.plan.parts[name].text_scores([self._indexed(position)]).item()
             if abs(own_score - self._passages[position].parts[name]) > 1e-3:  # more than rounding
                 named = f"the vector of {self.documents[position].id!r:.80} in the part {shown(name)}"
                 raise InputError(
                     f"{named} was given, and is not what the model gives for the passage: nothing to check"
                 )
-        scores: Floats = np.sum([self._part_scores(name, texts) for name in self.plan.parts], axis=0)
+        scores: Floats = np.sum([asked.text_scores(texts) for asked in self.plan.parts.values()], axis=0)
         return scores
-
-    def _part_scores(self, name: str, texts: list[str]) -> Floats:
-        """Return what a part adds to the scores of texts."""
-        part, words = self.plan.parts[name], self.plan.snapshot.words
-        if name == BM25:
-            lengths = [len(words.analyser.terms(text)) for text in texts]
-            read = part.read_terms(Passages(texts, words, (), lengths))
-            return np.array([read(n).values.sum() for n in range(len(texts))])
-        rows = self.plan.snapshot.models[name].document_rows(texts)
-        dimensions, values = part.vector if isinstance(part.vector, tuple) else (slice(None), part.vector)
-        return np.asarray(rows[:, dimensions] @ values, np.float64)
 
     def _indexed(self, position: int) -> str:
         """Return the passage of a hit as it is indexed."""
@@ -520,22 +496,6 @@ class HitBlock:
     def _check_process(self) -> None:
         if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
             raise InputError("these hits are of the process that forked this one; open the index and search here")
-
-    def _measured_query(self, name: str) -> EncoderQuery:
-        """Return the query as an encoder with measured reasons reads it; its words are left out once."""
-        part = self.plan.parts[name]
-        if part.is_reweighted:
-            raise InputError(
-                f"words of the query are weighted in the part {shown(name)}, so that its score is of no text whose "
-                "words could be left out; search with word_weights={}"
-            )
-        if name not in self._measured_queries:
-            query = part.encoder_query
-            assert query is not None
-            self._measured_queries[name] = EncoderQuery(
-                query.model.with_reasons("measured"), self.plan.query, "query", query.unit
-            )
-        return self._measured_queries[name]
 
 
 class ScoredHit(NamedTuple):

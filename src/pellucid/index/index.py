@@ -7,7 +7,8 @@ across queries. A document's score is that of its best passage.
 
 How it lies on disk, in the order to read: `documents.py` cuts texts into passages, `arrays.py` says what a file holds,
 `segments.py` is an open file, `commits.py` the one commit point, from which a reader opens everything, and `writer.py`
-makes every change. `collection.py` holds an index open; `plan.py` and `search.py` answer a query.
+makes every change. `collection.py` holds an index open; `plan.py` and `search.py` answer a query, which the parts of
+`parts.py` read: each class of `Part` is a way to search.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, R
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.metadata import KINDS
 from pellucid.index.models import (
-    Model,
     model_source,
     open_models,
     open_stored_models,
     store_models,
 )
+from pellucid.index.parts import ModelPart
 from pellucid.index.plan import Snapshot
 from pellucid.index.query import SearchQuery, Weights
 from pellucid.index.search import plan_of, run, score_document
@@ -236,7 +237,7 @@ class Index(DocumentCollection):
         """
         self._rebuild(None if models is None else open_models(models))
 
-    def _rebuild(self, models: dict[str, Model] | None = None) -> None:
+    def _rebuild(self, models: dict[str, ModelPart] | None = None) -> None:
         with self._exclusive_writer() as writer:
             models = dict(self._snapshot.models if models is None else models)
             snapshot = write_rebuilt(writer, Snapshot.from_commit(writer.commit, models))

@@ -10,100 +10,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pellucid.core.arrays import Role, l2_normalize, to_2d_array
-from pellucid.core.fingerprint import PROBES, check_same, fingerprint
-from pellucid.core.query import Query
-from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
-from pellucid.dense.vectors import unit_vectors
-from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.core.fingerprint import check_same
+from pellucid.dense.embedder import FUNCTION, opened_with
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError, shown
-from pellucid.index.arrays import DocumentRows, Vector
+from pellucid.index.parts import ModelPart, open_part
 from pellucid.index.settings import BM25
-from pellucid.loading import load
-from pellucid.persistence.folder import bundled_models, resolve_name, resolve_reference
+from pellucid.persistence.folder import resolve_name, resolve_reference
 from pellucid.persistence.store import checksum
-from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import well_formed
 
 if TYPE_CHECKING:
-    from pellucid.core.embedder import Embedder
+    pass
 
 MAX_VERIFIED_BYTES = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
 
 
-class Model:
-    """One model of an index, and the part of the score that is called `name`."""
-
-    encoder: Embedder
-
-    def __init__(self, name: str, model: Any) -> None:
-        """Open what `pellucid.load` takes, and encode a few texts."""
-        model = resolve_name(model)
-        self.name, self.encoder = name, load(model)
-        self.source = str(model) if isinstance(model, (str, Path)) else None  # else it was given as an object
-        self.is_named = isinstance(model, str) and (model in bundled_models() or not Path(model).exists())
-        self.fingerprint = fingerprint(self.encoder)
-        is_encoder = isinstance(self.encoder, EncoderEmbedder)  # dense, and encoded texts for its fingerprint
-        rows: Any = None if is_encoder else self._normalized_vectors(list(PROBES), None)
-        self.sparse = hasattr(rows, "tocsr")
-        self.signed = bool((rows.data < 0).any()) if self.sparse else True  # as far as a few texts show
-        self.dimension = self.encoder.get_embedding_dimension() if rows is None else int(rows.shape[1])
-
-    @property
-    def is_static(self) -> bool:
-        """Whether its embeddings are means of word vectors."""
-        return isinstance(self.encoder, StaticEmbedder)
-
-    def analyze_query(self, query: str, row: Vector | None = None) -> Query | None:
-        """Return a query as the model reads it, None where it knows nothing of it; `row` is what `vectors` gave."""
-        analyzed = self.encoder.analyze_texts([query], ["query"])[0]
-        analyzed.unit = self.split(self._normalized(to_2d_array(analyzed.vector)))[0] if row is None else row
-        return None if analyzed.unit is None else analyzed
-
-    def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
-        """Return the row of each text at length 1; None for a text that the model knows nothing of."""
-        return self.split(self._normalized_vectors(texts, role))
-
-    def document_rows(self, texts: list[str]) -> DocumentRows:
-        """Return the rows of documents at length 1, zeros for a text that the model knows nothing of."""
-        rows = self._normalized_vectors(texts, "document")
-        if not self.sparse:
-            return np.asarray(rows, np.float32)
-        rows = rows.tocsr()
-        rows.eliminate_zeros()
-        return rows
-
-    def split(self, rows: Any) -> list[Vector | None]:
-        """Return rows as an index stores them, None for one of zeros."""
-        if not self.sparse:
-            return [row if row.any() else None for row in rows]
-        rows = rows.tocsr()
-        rows.eliminate_zeros()
-        ends = rows.indptr.tolist()
-        sides = [(rows.indices[start:end], rows.data[start:end]) for start, end in pairwise(ends)]
-        return [side if len(side[0]) else None for side in sides]
-
-    def _normalized_vectors(self, texts: list[str], role: Role) -> Any:
-        if isinstance(self.encoder, EncoderEmbedder):
-            return unit_vectors(self.encoder, texts, role=role)
-        return self._normalized(getattr(self.encoder, f"encode_{role}" if role else "encode")(texts))
-
-    def _normalized(self, rows: Any) -> Any:
-        if isinstance(self.encoder, EncoderEmbedder):
-            return self.encoder.similarity_rows(rows)
-        if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
-            raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
-        has_length_1 = isinstance(self.encoder, (StaticEmbedder, EnsembleEmbedder))
-        return rows if has_length_1 else l2_normalize(rows)
-
-
-def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[str, Model]:
+def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[str, ModelPart]:
     """Open the models that a user names or gives, see `Index.create`; those without a name of a part get their own."""
     if models is None:
         models = {"static-en": "static-en"}
@@ -123,10 +48,10 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
         is_name = isinstance(name, str) and name.strip() and well_formed(name) == name
         if not is_name or name in (BM25, ".", "..") or re.search("/|\0|: ", name):
             raise InputError(f"a part is called {shown(name)}; give a name without '/' and ': ', other than {BM25!r}")
-    return {name: Model(name, model) for name, model in named.items()}
+    return {name: open_part(name, model) for name, model in named.items()}
 
 
-def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
+def store_models(folder: Path, models: Mapping[str, ModelPart], copies: str) -> list[dict[str, Any]]:
     """Return how the models can be opened again; those given as objects or folders are copied to folder/copies."""
     stored = []
     for name, model in models.items():
@@ -163,7 +88,7 @@ def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float
 
 def open_stored_models(
     folder: Path, stored: Iterable[Mapping[str, Any]], caller_models: Mapping[str, Any], *, check: bool
-) -> dict[str, Model]:
+) -> dict[str, ModelPart]:
     """Open the models that an index was made with, or those given in their place; `check` compares fingerprints."""
     names = [model["name"] for model in stored]
     unknown = sorted(set(caller_models) - set(names))
@@ -174,7 +99,7 @@ def open_stored_models(
         name = model["name"]
         label = f"the model {name!r} of {folder}"
         try:
-            opened[name] = Model(
+            opened[name] = open_part(
                 name, caller_models[name] if name in caller_models else _locate_stored(folder, model, label)
             )
         except ModelFolderError as error:

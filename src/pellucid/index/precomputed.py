@@ -14,12 +14,11 @@ import numpy as np
 
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.fingerprint import same_model
-from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, shown
-from pellucid.index.arrays import DocumentRows, Vector
+from pellucid.index.arrays import DocumentRows, joined_rows, largest_sizes
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
-from pellucid.index.models import Model
+from pellucid.index.parts import ModelPart, SparsePart
 from pellucid.index.settings import precomputed_parts
 
 Rows = Mapping[str, DocumentRows]
@@ -64,7 +63,7 @@ class QueryFunction:
 class PrecomputedVectors:
     """Rows that a user gives for documents, checked against `models`."""
 
-    def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
+    def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, ModelPart]) -> None:
         """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix."""
         self.models = models
         if not isinstance(vectors, (Mapping, type(None))):
@@ -92,49 +91,32 @@ class PrecomputedVectors:
         return {name: _normalized_rows(array[start:end])[passages] for name, array in self.arrays.items()}
 
 
-def remaining_precomputed(state: IndexState, models: Mapping[str, Model]) -> list[str]:
+def remaining_precomputed(state: IndexState, models: Mapping[str, ModelPart]) -> list[str]:
     """Return the parts with given rows whose models are the same in `models`."""
     before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
     parts = [name for name in precomputed_parts(state.settings) if name in models]
     return [name for name in parts if same_model(before[name], models[name].fingerprint)]
 
 
-def stored_rows(commit: Commit, models: Mapping[str, Model], documents: Sequence[Document]) -> Rows:
+def stored_rows(commit: Commit, models: Mapping[str, ModelPart], documents: Sequence[Document]) -> Rows:
     """Return by part, of some models, the rows that an index has of the passages of documents."""
-    rows, positions = {}, commit.rows_for([document.id for document in documents])
-    for name, model in models.items():
-        vectors = []
-        for document in documents:
-            segment_index, row = positions[document.id]
-            segment = commit.segments[segment_index]
-            first = segment.first_passage(row)
-            vectors += [segment.vector(name, first + passage) for passage in range(len(document.ends))]
-        rows[name] = joined_vectors(vectors, model.dimension, is_sparse=model.sparse)
-    return rows
+    positions = commit.rows_for([document.id for document in documents])
+    located = [(commit.segments[n], np.array([row])) for n, row in (positions[document.id] for document in documents)]
+    return {
+        name: joined_rows([segment.rows(name, model.dimension, segment.passages_for(row)) for segment, row in located])
+        for name, model in models.items()
+    }
 
 
-def joined_vectors(vectors: Sequence[Vector | None], dimension: int, *, is_sparse: bool) -> DocumentRows:
-    """Return vectors as rows, zeros for None: float32 [vectors, dimension], or a CSR matrix."""
-    if not is_sparse:
-        zeros = np.zeros(dimension, np.float32)
-        return np.array([zeros if vector is None else vector for vector in vectors], np.float32).reshape(-1, dimension)
-    from scipy.sparse import csr_matrix
-
-    sides = [(np.zeros(0, np.int64), np.zeros(0, np.float32)) if vector is None else vector for vector in vectors]
-    indices, values = (np.concatenate(arrays) for arrays in zip(*sides))
-    ends = np.cumsum([0, *(len(indices) for indices, _ in sides)])
-    return csr_matrix((values, indices, ends), (len(sides), dimension))
-
-
-def _validate(name: str, array: Any, model: Model) -> Any:
+def _validate(name: str, array: Any, model: ModelPart) -> Any:
     """Return an array or CSR matrix that can be stored for a model."""
-    if model.is_static or isinstance(model.encoder, EnsembleEmbedder):
+    if model.encoder.reads_texts:
         raise InputError(
             f"vectors are given for {name!r}, whose reasons are read from the texts: a vector from elsewhere would not "
             "fit them. Leave it out, and the model encodes the documents"
         )
     if hasattr(array, "tocsr"):
-        if not model.sparse:
+        if not model.is_sparse:
             raise InputError(f"vectors of {name!r} are a sparse matrix, and its model is dense; give array.toarray()")
         array = array.tocsr(copy=True)
         array.sum_duplicates()
@@ -159,7 +141,7 @@ def _validate(name: str, array: Any, model: Model) -> Any:
                 f"vectors of {name!r} hold NaN or infinity within the rows from {start:,} to "
                 f"{start + block.shape[0] - 1:,}; nothing was stored"
             )
-        if model.sparse and not model.signed and (values < 0).any():
+        if isinstance(model, SparsePart) and not model.is_signed and (values < 0).any():
             raise InputError(f"vectors of {name!r} have numbers below 0, and its model makes none; nothing was stored")
     return array
 
@@ -167,8 +149,7 @@ def _validate(name: str, array: Any, model: Model) -> Any:
 def _normalized_rows(block: Any) -> DocumentRows:
     """Return rows of any numeric type at length 1 in float32, zeros as they are."""
     rows, is_sparse = block.astype(np.float64), hasattr(block, "indptr")
-    largest = abs(rows).max(axis=1)  # is taken out first: its square may be too large
-    largest = largest.toarray().ravel() if is_sparse else largest
+    largest = largest_sizes(rows)  # is taken out first: its square may be too large
     largest[largest == 0] = 1.0
     if is_sparse:
         rows.data /= largest.repeat(np.diff(rows.indptr))

@@ -11,6 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -20,7 +21,7 @@ from uuid import uuid4
 import numpy as np
 
 from pellucid.errors import IndexFolderError, InputError, missing_extra, shown
-from pellucid.index.arrays import Vector
+from pellucid.index.arrays import DocumentRows
 from pellucid.index.bm25 import impacts
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import (
@@ -34,6 +35,7 @@ from pellucid.index.documents import (
 from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage
 from pellucid.index.metadata import COLUMNS_PER_FIELD, column_kind, kind_of, parse_where, timestamp
 from pellucid.index.models import model_source, open_models, open_stored_models
+from pellucid.index.parts import Asked, Bm25Asked
 from pellucid.index.plan import Snapshot
 from pellucid.index.query import Conditions, SearchQuery, Weights
 from pellucid.index.search import plan_of
@@ -119,8 +121,8 @@ class QdrantIndex:
              "fingerprint": model.fingerprint}
             for part, model in opened.items()
         ]  # fmt: skip
-        dense = {part: model.dimension for part, model in opened.items() if not model.sparse}
-        sparse = [BM25, *(part for part, model in opened.items() if model.sparse)]
+        dense = {part: model.dimension for part, model in opened.items() if not model.is_sparse}
+        sparse = [BM25, *(part for part, model in opened.items() if model.is_sparse)]
         client.create_collection(
             name,
             {part: qdrant.VectorParams(size=size, distance=qdrant.Distance.DOT) for part, size in dense.items()},
@@ -239,17 +241,14 @@ class QdrantIndex:
         asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, min_score)
         found, n_passages = _Found(self), self._count()
         state = IndexState(
-            {**self._settings, "bm25": False},  # of an unknown word, hundreds of terms would be counted to suggest one
-            documents=len(self), passages=n_passages, terms=self._average_length() * n_passages,  # type: ignore[arg-type]
+            self._settings, documents=len(self), passages=n_passages, terms=self._average_length() * n_passages,  # type: ignore[arg-type]
         )  # fmt: skip
         plan = plan_of(self._snapshot._replace(commit=Commit(state, (found,), (0, 0, 0))), asked)  # type: ignore[arg-type]
         n_candidates = max(MIN_CANDIDATES, CANDIDATES_PER_HIT * (top_k + offset))
-        asked_of = {name: part.vector for name, part in plan.parts.items()}
-        if BM25 in asked_of:
-            asked_of[BM25] = [_number_of(term) for term in plan.terms], list(plan.terms.values())
+        asked_of = {name: _query_for(asked_part) for name, asked_part in plan.parts.items()}
         requests = [
             qdrant.QueryRequest(
-                query=_sparse(*vector) if isinstance(vector, tuple) else vector.tolist(),
+                query=vector.tolist() if isinstance(vector, np.ndarray) else vector,
                 using=name, limit=n_candidates, filter=_filter_for(where), with_payload=True, with_vector=True,
                 params=qdrant.SearchParams(exact=True) if exact else None,
             )
@@ -274,7 +273,8 @@ class QdrantIndex:
         is_exact = is_proven and (exact or not any(isinstance(vector, np.ndarray) for vector in asked_of.values()))
         return Hits(
             plan.query, state.documents, dict(plan.shares), tuple(hits), is_exact, plan.unknown, plan.ignored,
-            has_known_words=bool(plan.parts), offset=offset, models=sources, _plan=plan,
+            has_known_words=bool(plan.parts), offset=offset, models=sources,
+            _plan=replace(plan, unknown=()),  # of an unknown word, hundreds of terms would be counted to suggest one
         )  # fmt: skip
 
     @staticmethod
@@ -319,12 +319,19 @@ class _Found:
         """Return the number that the first passage of a document has, counted from that of a passage of it."""
         return row - int(self.points[row].payload["passage"])
 
-    def vector(self, name: str, passage: int) -> Vector | None:
-        """Return the stored vector of a model."""
-        stored = self.points[passage].vector.get(name)
-        if isinstance(stored, qdrant.SparseVector):
-            return np.array(stored.indices, np.int32), np.array(stored.values, np.float32)
-        return None if stored is None else np.array(stored, np.float32)
+    def rows(self, name: str, dimension: int, passages: Any) -> DocumentRows:
+        """Return the stored rows of a model, zeros for none."""
+        vectors = [self.points[passage].vector.get(name) for passage in passages.tolist()]
+        rows, is_sparse = np.zeros((len(passages), dimension), np.float32), False
+        for row, vector in zip(rows, vectors):
+            is_sparse |= isinstance(vector, qdrant.SparseVector)
+            if vector is not None:
+                row[vector.indices if is_sparse else slice(None)] = vector.values if is_sparse else vector
+        if not is_sparse:
+            return rows
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix(rows)
 
 
 def _client_of(client: QdrantClient | str) -> QdrantClient:
@@ -333,6 +340,13 @@ def _client_of(client: QdrantClient | str) -> QdrantClient:
 
 def _sparse(numbers: Any, values: Any) -> Any:
     return qdrant.SparseVector(indices=np.asarray(numbers).tolist(), values=np.asarray(values, np.float64).tolist())
+
+
+def _query_for(asked: Asked) -> Any:
+    """Return what a part asks of the server: a row, or a sparse vector."""
+    if isinstance(asked, Bm25Asked):
+        return _sparse(list(map(_number_of, asked.weights)), list(asked.weights.values()))
+    return asked.vector if asked.is_dense else _sparse(asked.vector.indices, asked.vector.data)
 
 
 def _number_of(term: str) -> int:
@@ -344,10 +358,10 @@ def _product(vector: Any, stored: Any) -> float:
     """Return the product of a query's vector and a stored one, which may be missing."""
     if stored is None:
         return 0.0
-    if not isinstance(vector, tuple):
+    if isinstance(vector, np.ndarray):
         return float(np.asarray(vector, np.float64) @ np.asarray(stored, np.float64))
     values = dict(zip(stored.indices, stored.values))
-    return float(sum(values.get(number, 0.0) * value for number, value in zip(vector[0], vector[1])))
+    return float(sum(values.get(number, 0.0) * value for number, value in zip(vector.indices, vector.values)))
 
 
 def _fields(metadata: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:

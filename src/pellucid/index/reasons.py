@@ -1,14 +1,13 @@
 """The terms of a hit's score, as arrays; rows are made when they are read.
 
-The part of a static model is divided into pairs of words, that of any other model by its `Query`, and BM25 into terms
-here. All are exact: the terms of a part add up to what it adds to the score. Neighbouring hits are read together, since
-most of the work is the same for them.
+All are exact: the terms of a part add up to what it adds to the score. Neighbouring hits are read together, since most
+of the work is the same for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -18,15 +17,13 @@ import numpy.typing as npt
 from pellucid.core.query import Floats, Marks, Terms, with_rows
 from pellucid.explain.checks import ExplainedPair
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import WORD, JoinedRows, Row, combined_measurement, sums_by_span, take_apart
-from pellucid.index.arrays import Vector
-from pellucid.index.bm25 import impacts
+from pellucid.explain.rows import JoinedRows, Row, combined_measurement, sums_by_span, take_apart
+from pellucid.index.arrays import DocumentRows, joined_rows
+from pellucid.index.segments import Segment
 from pellucid.index.words import WordCache
 from pellucid.process import cached_property
 from pellucid.static.spelling import SpelledRows
-from pellucid.static.words import WordList, as_spans
-from pellucid.text.unicode import lowercase, normalize
-from pellucid.text.words import Span
+from pellucid.static.words import Integers, WordList
 
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
 
@@ -46,17 +43,20 @@ class Mark(NamedTuple):
 class Passages:
     """Some passages whose scores are explained together; `texts` are as they are indexed."""
 
-    def __init__(
-        self, texts: list[str], words: WordCache, vectors: Sequence[Mapping[str, Vector]] = (),
-        lengths: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        """Take the passages and what finds their words; of each the stored vectors that are needed, and its terms."""
-        self.texts, self._words, self._vectors = texts, words, vectors
-        self.lengths = np.array(lengths, np.int64)  # [passages], the number of BM25's terms
+    def __init__(self, texts: list[str], words: WordCache, stored: Sequence[tuple[Segment, int]] = ()) -> None:
+        """Take the passages, what finds their words, and where they are stored: none are of texts that are not."""
+        self.texts, self._words, self._stored = texts, words, stored
 
-    def stored(self, model: str) -> list[Vector | None]:
-        """Return the vectors of a model; None for a passage that is gone, or that the model knows nothing of."""
-        return [vectors.get(model) for vectors in self._vectors]
+    def rows(self, part: str, dimension: int) -> DocumentRows:
+        """Return the stored rows of a model's part."""
+        by_segment = groupby(self._stored, itemgetter(0))
+        return joined_rows([s.rows(part, dimension, np.array([n for _, n in some])) for s, some in by_segment])
+
+    @property
+    def lengths(self) -> Integers:
+        """The number of BM25's terms of each, int64 [passages]."""
+        stored = [segment.lengths.item(passage) for segment, passage in self._stored]
+        return np.array(stored or [len(self._words.analyser.terms(text)) for text in self.texts], np.int64)
 
     @cached_property
     def _word_list(self) -> WordList:
@@ -66,53 +66,9 @@ class Passages:
         """Return those of BM25's terms that have a number, by it."""
         return self._words.term_positions(self.texts, self._word_list, numbers)
 
-    def rows(self, model: str) -> tuple[WordList, SpelledRows | None]:
+    def static_words(self, model: str) -> tuple[WordList, SpelledRows | None]:
         """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
         return self._words.rows(model, self.texts, self._word_list)
-
-
-class Bm25Query:
-    """The terms of BM25 that a query has."""
-
-    def __init__(
-        self, query: str, query_spans: Mapping[str, Sequence[Span]], weights: Mapping[str, float], average: float
-    ) -> None:
-        """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
-        self._query, self._query_spans, self._average = query, query_spans, average
-        self._terms, self._weights = list(weights), np.array(list(weights.values()))
-        # By term: how the query writes it, that in lower case, and where.
-        self._query_words: dict[str, tuple[str, str, tuple[Span, ...]]] = {}
-
-    def against(self, passages: Passages) -> TermsOfPassage:
-        """Return what gives the terms of each passage: a value for each that the query has, too."""
-        term_list = passages.terms({term: number for number, term in enumerate(self._terms)})
-        counts = term_list.counts(len(self._terms))
-        all_values = self._weights * impacts(counts, passages.lengths[:, None], self._average)
-        marks = (all_values / counts.clip(min=1))[term_list.texts(), term_list.values]
-
-        def terms(passage: int) -> Terms:
-            span, present = term_list.slice_for(passage), counts[passage].nonzero()[0]
-            which, spans = term_list.values[span], term_list.spans[span]
-
-            @cache
-            def row(number: int) -> Row:
-                term = int(present[number])
-                return self._row(self._terms[term], passages.texts[passage], as_spans(spans[which == term]))
-
-            return Terms(all_values[passage, present], row, Marks(marks[span], spans))
-
-        return terms
-
-    def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
-        if term not in self._query_words:
-            query_spans = tuple(self._query_spans[term])
-            word = normalize(self._query[slice(*query_spans[0])]).text
-            self._query_words[term] = word, lowercase(word), query_spans
-        query_word, lowered, query_spans = self._query_words[term]
-        text_word = text[slice(*spans[0])]
-        text_word = text_word if text_word.isascii() else normalize(text_word).text
-        name = query_word if lowered == lowercase(text_word) else f"{query_word} ~ {text_word}"
-        return Row(name, (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), WORD)
 
 
 class Directions(NamedTuple):
@@ -121,14 +77,19 @@ class Directions(NamedTuple):
     vectors: npt.NDArray[np.float64]
     rows: tuple[Row, ...]
 
-    def added_to(self, read: TermsOfPassage, stored: Sequence[Vector | None]) -> TermsOfPassage:
-        """Return what gives the terms of passages with those of the directions, given the stored vectors."""
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the directions."""
+        return [row.key[1] for row in self.rows]
+
+    def added_to(self, read: TermsOfPassage, stored: DocumentRows) -> TermsOfPassage:
+        """Return what gives the terms of passages with those of the directions, given the stored rows."""
 
         def with_directions(passage: int) -> Terms:
-            terms, vector = read(passage), stored[passage]
-            if vector is None:
+            terms, vector = read(passage), stored[passage].astype(np.float64)
+            if not vector.any():
                 return terms
-            values = self.vectors @ np.asarray(vector, np.float64)
+            values = self.vectors @ vector
             score = None if terms.score is None else terms.score + float(values.sum())
             return with_rows(terms, values, self.rows)._replace(score=score)
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
-from pellucid.index.bm25 import K1, B
 from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage, SecondStage
 from pellucid.index.metadata import Where, parse_where
 from pellucid.index.models import model_source
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.query import SearchQuery
 from pellucid.index.settings import BM25, validate_steer, validate_weights, validate_word_weights
-from pellucid.native.scan import BestScores, Bm25Terms
+from pellucid.native.scan import BestScores
 from pellucid.text.unicode import well_formed
 
 _CALIBRATE = ": index.calibrate(), or pellucid index calibrate"
@@ -107,17 +107,9 @@ def _parts_of_passages(
     return {
         name: scores[name][passages]
         if name in scores
-        else _multiplied(segment.tensors[f"vectors:{name}"][passages], part.vector)
-        for name, part in plan.parts.items()
+        else asked.row_scores(segment.tensors[f"vectors:{name}"][passages])
+        for name, asked in plan.parts.items()
     }
-
-
-def _multiplied(rows: Floats, vector: Floats) -> Floats:
-    """Return the products of rows with a vector: equal rows have equal ones, which BLAS gives only in equal places."""
-    if len(rows) == 1:  # which einsum would cut into blocks of 8,192 numbers
-        return _multiplied(np.repeat(rows, 2, axis=0), vector)[:1]
-    products: Floats = np.einsum("ij,j->i", rows, vector)
-    return products
 
 
 def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]:
@@ -153,23 +145,18 @@ def _scan_segment(
 
     The parts are those of all passages, but for dense ones.
     """
-    segment, scores = plan.snapshot.commit.segments[index], dict[str, Floats]()
-    for name, part in plan.parts.items():
-        if isinstance(part.vector, tuple):
-            scores[name] = np.zeros(segment.n_passages, np.float32)
-            for dimension, value in zip(part.vector[0].tolist(), part.vector[1]):
-                rows, coordinates = segment.sparse(name, dimension)
-                scores[name][rows] += value * coordinates
-    dense, vectors, weights = plan.arrays
-    sparse, terms = np.array(list(scores.values())) if scores else None, None
-    if BM25 in plan.parts:
-        spans = [plan.postings_spans[index][term] for term in plan.terms]
-        starts_and_stops = np.array([[span.start for span in spans], [span.stop for span in spans]], np.int64)
-        terms = Bm25Terms(starts_and_stops, weights, K1, B, plan.snapshot.commit.state.average)
+    segment, (dense, vectors) = plan.snapshot.commit.segments[index], plan.dense
+    bm25: Any = plan.parts.get(BM25)
+    scores = {
+        name: asked.segment_scores(segment)
+        for name, asked in plan.parts.items()
+        if asked is not bm25 and name not in dense
+    }
+    stacked, terms = np.array(list(scores.values())) if scores else None, bm25 and bm25.bm25_terms(segment)
     with corruption_reported(segment.name):
-        passages, uppers, bm25 = segment.scan(dense).candidates(best, terms, vectors, sparse, allowed)
-    if terms is not None:
-        scores[BM25] = bm25
+        passages, uppers, bm25_scores = segment.scan(dense).candidates(best, terms, vectors, stacked, allowed)
+    if bm25 is not None:
+        scores[BM25] = bm25_scores
     return passages, uppers, scores
 
 

@@ -17,18 +17,20 @@ import numpy.typing as npt
 from pellucid.errors import ModelFolderError
 from pellucid.index.arrays import (
     STRINGS,
+    DocumentRows,
     Floats,
     Integers,
     Mask,
     Strings,
     Tensors,
-    Vector,
     check_arrays,
     corruption_error,
     corruption_reported,
     hash_strings,
+    items_at,
     list_for,
     merge_arrays,
+    read_rows,
 )
 from pellucid.index.documents import Document
 from pellucid.index.metadata import Condition, Where, column_kind
@@ -145,9 +147,7 @@ class Segment:
 
     def passages_for(self, rows: Integers) -> Integers:
         """Return the passages of documents, in order."""
-        sizes = self.ends[rows] - np.where(rows > 0, self.ends[rows - 1], 0)
-        ends = np.cumsum(sizes)
-        return np.repeat(self.ends[rows] - ends, sizes) + np.arange(ends[-1] if len(ends) else 0)
+        return items_at(self.ends, rows)[0]
 
     def first_passage(self, row: int) -> int:
         """Return the number of the first passage of a document."""
@@ -299,15 +299,10 @@ class Segment:
             raise corruption_error(self.name, f"{prefix} points outside the passages")
         return rows
 
-    def vector(self, part: str, passage: int) -> Vector | None:
-        """Return the stored row of a passage; None where the part knows nothing of it."""
-        if f"vectors:{part}" in self.tensors:
-            row = self.tensors[f"vectors:{part}"][passage]
-            return row if row.any() else None
-        ends = self.tensors[f"rows:{part}.ends"]
-        span = slice(int(ends[passage - 1]) if passage else 0, int(ends[passage]))
-        indices, values = self.tensors[f"rows:{part}.indices"][span], self.tensors[f"rows:{part}.values"][span]
-        return (indices, values) if len(indices) else None
+    def rows(self, part: str, dimension: int, passages: Integers) -> DocumentRows:
+        """Return the stored rows of some passages in a model's part of so many dimensions."""
+        with corruption_reported(self.name):
+            return read_rows(self.tensors, part, dimension, passages)
 
     def matching(self, where: Where) -> Mask:
         """Return which documents meet a condition, bool [documents]; the mask is not changed."""

@@ -22,7 +22,9 @@ from pellucid.text.unicode import normalize
 BM25 = "bm25"
 """The name of the part that is no model."""
 
-_STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
+STATIC_WEIGHT, TRANSFORMER_WEIGHT = 0.3, 0.4
+"""Of all models together, beside BM25."""
+
 MAX_WEIGHT = 1e6
 MAX_STEER = 10.0
 _PRECOMPUTED_KEY = "given_vectors"
@@ -139,8 +141,8 @@ def with_precomputed(settings: Mapping[str, Any], names: Iterable[str]) -> dict[
 def settings_for(settings: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with BM25's fingerprint and weights for some models: the defaults where they are None."""
     names = list(models)
-    together = _STATIC_WEIGHT if all(model.is_static for model in models.values()) else _TRANSFORMER_WEIGHT
-    together = (together if settings["bm25"] else 1.0) if names else 0.0
+    together = max((model.weight for model in models.values()), default=0.0)
+    together = 1.0 if names and not settings["bm25"] else together
     default = {BM25: 1.0 - together, **{name: together / len(names) for name in names}}
     weights = validate_weights(settings["weights"], _part_names(settings, names), default)
     return {**settings, "weights": weights, "analyser": _bm25_fingerprint(settings)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.arrays import Vector
+from pellucid.index.arrays import largest_sizes
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
 from pellucid.index.metadata import entries
@@ -16,7 +16,6 @@ from pellucid.index.models import find_copy_mismatch
 from pellucid.index.plan import Snapshot
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts
-from pellucid.index.writer import document_vectors
 
 SAMPLE_DOCUMENTS = 200  # documents that the models encode again
 MAX_LISTED = 10  # problems of a kind
@@ -70,15 +69,15 @@ def _check_vectors(
     snapshot: Snapshot, segment: Segment, sample: Sequence[Document], rows: Mapping[str, int]
 ) -> Iterator[str]:
     precomputed = precomputed_parts(snapshot.commit.state.settings)  # of their rows the checksums of the files say all
-    models = {name: model for name, model in snapshot.models.items() if name not in precomputed}
+    places = [(document.id, n) for document in sample for n in range(len(document.ends))]
     texts = [text for document in sample for text in document.passages()]
-    for name, computed in document_vectors(models, texts).items():
-        vectors = iter(models[name].split(computed))
-        for document in sample:
-            first = segment.first_passage(rows[document.id])
-            for number in range(len(document.ends)):
-                if not _are_close(segment.vector(name, first + number), next(vectors)):
-                    yield f"the vector of {name} of passage {number} of {document.id!r:.60} is not that of its text"
+    passages = segment.passages_for(np.array([rows[document.id] for document in sample], np.int64))
+    for name, model in snapshot.models.items():
+        if name not in precomputed and texts:
+            stored = segment.rows(name, model.dimension, passages)
+            are_close = largest_sizes(stored - model.document_rows(texts)) < _TOLERANCE  # not NaN
+            for document_id, number in (places[index] for index in np.flatnonzero(~are_close)):
+                yield f"the vector of {name} of passage {number} of {document_id!r:.60} is not that of its text"
 
 
 def _check_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> Iterator[str]:
@@ -99,13 +98,3 @@ def _check_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> I
             continue
         if in_metadata != stored.get(row, Counter()):
             yield f"conditions see other metadata of document {document.id!r:.60} than it has"
-
-
-def _are_close(stored: Vector | None, computed: Vector | None) -> bool:
-    """Whether a stored vector is the one computed again, to the rounding of another batch."""
-    if stored is None or computed is None:
-        return stored is computed
-    if isinstance(stored, tuple):
-        first, second = (dict(zip(*(side.tolist() for side in vector))) for vector in (stored, computed))
-        return all(abs(first.get(n, 0.0) - second.get(n, 0.0)) < _TOLERANCE for n in first.keys() | second.keys())
-    return bool(np.allclose(stored, computed, atol=_TOLERANCE))

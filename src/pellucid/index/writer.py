@@ -23,13 +23,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.arrays import vstack
 from pellucid.core.fingerprint import same_model
 from pellucid.errors import IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
     DocumentRows,
-    TermCounts,
     arrays_from_documents,
+    joined_rows,
+    n_bytes,
 )
 from pellucid.index.commits import (
     FORMAT_FILE,
@@ -42,14 +42,14 @@ from pellucid.index.commits import (
     read_stamp,
     read_state,
 )
-from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
 from pellucid.index.metadata import Fields, register
-from pellucid.index.models import Model, store_models
+from pellucid.index.models import store_models
+from pellucid.index.parts import ModelPart
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import Rows, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
-from pellucid.index.settings import precomputed_parts, rebuilt_settings, with_precomputed
+from pellucid.index.settings import BM25, precomputed_parts, rebuilt_settings, with_precomputed
 from pellucid.persistence.store import checksum, flush_to_disk, write_tensors, writing
 
 FANOUT = 4
@@ -224,36 +224,33 @@ class _Block(NamedTuple):
     """Some documents with what is computed of their passages."""
 
     documents: Sequence[Document]
-    counts: TermCounts | None  # without BM25
-    vectors: Mapping[str, DocumentRows]  # by model
-    rows: Rows  # those of the vectors that were there before
+    rows: Rows  # by part
+    given: Rows  # those that were there before
 
 
 class Additions:
     """Documents to make visible in one commit, with what is computed of them before: others may write meanwhile."""
 
-    def __init__(self, snapshot: Snapshot, counter: TermCounter | None = None, precomputed: Iterable[str] = ()) -> None:
-        """Take what they are added to, what counts terms, and the parts of which a user gives rows."""
+    def __init__(self, snapshot: Snapshot, precomputed: Iterable[str] = ()) -> None:
+        """Take what they are added to, and the parts of which a user gives rows."""
         self.snapshot, self.precomputed, self._started = snapshot, frozenset(precomputed), time.monotonic()
-        self._counter = TermCounter(snapshot.words.analyser) if counter is None else counter
+        self._makers = {name: part.row_maker() for name, part in snapshot.parts.items()}
         self._blocks: list[_Block] = []
         self._bytes = 0
 
-    def add(self, documents: Sequence[Document], rows: Rows = MappingProxyType({})) -> None:
+    def add(self, documents: Sequence[Document], given: Rows = MappingProxyType({})) -> None:
         """Take a block of documents, with the rows of their passages that need not be computed; all or nothing."""
         texts = [text for document in documents for text in document.passages()]
-        counts = self._counter.count(texts) if self.snapshot.commit.state.settings["bm25"] else None
-        block = _Block(documents, counts, document_vectors(self.snapshot.models, texts, rows), rows)
-        self._blocks.append(block)
+        rows = {name: given[name] if name in given else make(texts) for name, make in self._makers.items()}
+        self._blocks.append(_Block(documents, rows, given))
         self._bytes += sum(len(document.title) + len(document.text) for document in documents)
-        self._bytes += sum(array.nbytes for array in counts[1:]) if counts else 0
-        for vectors in block.vectors.values():
-            self._bytes += vectors.nbytes if isinstance(vectors, np.ndarray) else 12 * vectors.nnz  # of 4 and 8 bytes
+        self._bytes += sum(map(n_bytes, rows.values()))
 
     @property
     def is_due(self) -> bool:
         """Whether they should be committed before more come: they are many, or took long."""
-        is_large = self._bytes >= MAX_PENDING_BYTES or len(self._counter) >= MAX_PENDING_TERMS
+        counts = self._blocks[-1].rows.get(BM25) if self._blocks else None
+        is_large = self._bytes >= MAX_PENDING_BYTES or (counts is not None and len(counts.hashes) >= MAX_PENDING_TERMS)
         return bool(self._blocks) and (is_large or time.monotonic() - self._started >= MAX_PENDING_S)
 
     @property
@@ -262,36 +259,25 @@ class Additions:
         return list(chain.from_iterable(block.documents for block in self._blocks))
 
     @property
-    def counts(self) -> TermCounts | None:
-        """How often each term stands in each passage; None without BM25."""
-        counts = [block.counts for block in self._blocks if block.counts is not None]
-        return TermCounts.joined(counts) if counts else None
+    def rows(self) -> dict[str, DocumentRows]:
+        """By part the rows of all passages."""
+        names = self._blocks[0].rows if self._blocks else ()
+        return {name: joined_rows([block.rows[name] for block in self._blocks]) for name in names}
 
-    @property
-    def vectors(self) -> dict[str, DocumentRows]:
-        """By model the rows of all passages."""
-        names = self._blocks[0].vectors if self._blocks else ()
-        return {name: vstack([block.vectors[name] for block in self._blocks]) for name in names}
-
-    def use_models(self, before: Mapping[str, Model], models: Mapping[str, Model]) -> None:
-        """Compute what `models` make of the documents, if a rebuild put them in the place of those `before`."""
-        for name in {name for block in self._blocks for name in block.rows}:
-            if name not in models or not same_model(before[name].fingerprint, models[name].fingerprint):
+    def moved_to(self, snapshot: Snapshot, models_before: Mapping[str, ModelPart]) -> Additions:
+        """Return the same documents for a later snapshot: computed anew if a rebuild changed the models."""
+        for name in {name for block in self._blocks for name in block.given}:
+            model = snapshot.models.get(name)
+            if model is None or not same_model(models_before[name].fingerprint, model.fingerprint):
                 raise IndexFolderError(
                     f"the index was rebuilt with another model {name!r} meanwhile; vectors do not fit it"
                 )
-        if models is not self.snapshot.models:
-            for position, block in enumerate(self._blocks):
-                texts = [text for document in block.documents for text in document.passages()]
-                self._blocks[position] = block._replace(vectors=document_vectors(models, texts, block.rows))
-
-
-def document_vectors(
-    models: Mapping[str, Model], texts: list[str], rows: Rows = MappingProxyType({})
-) -> dict[str, DocumentRows]:
-    """Return by model the vectors of some passages; those in `rows` as they are."""
-    computed = {name: model.document_rows(texts) for name, model in models.items() if texts and name not in rows}
-    return {**computed, **rows}
+        if snapshot.models is self.snapshot.models:
+            return self
+        moved = Additions(snapshot, self.precomputed)
+        for block in self._blocks:
+            moved.add(block.documents, block.given)
+        return moved
 
 
 def replace_documents(
@@ -304,8 +290,7 @@ def replace_documents(
     _check_space(writer.folder, MIN_FREE_BYTES)
     commit = writer.commit
     additions, state = additions or Additions(snapshot), commit.state
-    counts, precomputed = additions.counts, additions.precomputed
-    documents = additions.documents
+    precomputed, documents, rows = additions.precomputed, additions.documents, additions.rows
     numbers = range(state.next, state.next + len(documents))
     segments = commit.segments
     deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
@@ -323,18 +308,17 @@ def replace_documents(
         fields=dict(state.fields),
         documents=state.documents + len(documents) - len(replaced),
         passages=state.passages + sum(len(d.ends) for d in documents) - sum(map(len, deleted_passages.values())),
-        terms=state.terms + (0 if counts is None else counts.total) - deleted_terms,
+        terms=state.terms + (rows[BM25].total if BM25 in rows else 0) - deleted_terms,
     )
-    segment = _segment(numbers, additions, snapshot, state_after.fields) if documents else None
+    segment = _segment(numbers, documents, rows, state_after.fields) if documents else None
     writer.change(state_after, segment, deleted)
 
 
-def _segment(numbers: Sequence[int], additions: Additions, snapshot: Snapshot, fields: Fields) -> Segment:
+def _segment(numbers: Sequence[int], documents: Sequence[Document], rows: Rows, fields: Fields) -> Segment:
     """Return the segment of documents, in memory; their fields are added to `fields`."""
-    documents = additions.documents
     for document in documents:
         register(document.metadata, fields)
-    return Segment(arrays_from_documents(numbers, documents, additions.counts, additions.vectors, fields))
+    return Segment(arrays_from_documents(numbers, documents, rows, fields))
 
 
 # --- All vectors anew ---
@@ -352,20 +336,19 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
     settings["models"] = store_models(folder, models, f"models-{previous.state.commit + 1}")
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
-    counter = TermCounter(snapshot.words.analyser)
     blocks = batches(previous.documents())
     block = next(blocks, None)
     while block is not None:
-        additions = Additions(snapshot, counter)
+        additions = Additions(snapshot)
         while block is not None and not additions.is_due:
             additions.add(block, stored_rows(previous, {name: models[name] for name in precomputed}, block))
             block = next(blocks, None)
-        numbers = [document.number for document in additions.documents]
-        stored.append(writer.write(_segment(numbers, additions, snapshot, fields)))
+        added, rows = additions.documents, additions.rows
+        stored.append(writer.write(_segment([document.number for document in added], added, rows, fields)))
         writer.merge(stored)
-        documents += len(additions.documents)
-        passages += sum(len(document.ends) for document in additions.documents)
-        terms += 0 if additions.counts is None else additions.counts.total
+        documents += len(added)
+        passages += sum(len(document.ends) for document in added)
+        terms += rows[BM25].total if BM25 in rows else 0
     counts_after = (documents, passages, terms)
     state = IndexState(settings, previous.state.commit, previous.state.next, *counts_after, fields)
     writer.save(state, stored)

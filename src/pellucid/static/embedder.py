@@ -109,6 +109,7 @@ class StaticEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static"
+    reads_texts: ClassVar[bool] = True
     _normalizes: ClassVar[bool] = True
     truncates: ClassVar[bool] = True  # principal directions come first where they matter most
 

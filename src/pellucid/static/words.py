@@ -129,8 +129,6 @@ class TextWords:
 class WordQuery(Query):
     """A text as a static model reads it."""
 
-    needs_vectors = False
-
     def __init__(self, model: Any, text: str, role: Role) -> None:
         """Read the words of a checked text."""
         super().__init__(model, text, role)

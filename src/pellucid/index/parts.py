@@ -1,0 +1,446 @@
+"""The parts of a score: ways to search, each one class of `Part` with what it makes of a query, an `Asked`.
+
+A part makes rows of passages, which segments store, and reads a query. What that gives scores passages and takes the
+scores apart. The C function of a search computes BM25 and the products of dense rows; another part hands it the scores
+of all passages of a segment.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.core.embedder import Embedder
+from pellucid.core.fingerprint import PROBES, fingerprint
+from pellucid.core.query import Marks, Terms
+from pellucid.errors import InputError, shown
+from pellucid.explain.rows import DIMENSION, WORD, Row
+from pellucid.index.arrays import DocumentRows, Floats
+from pellucid.index.bm25 import K1, B, impacts, query_weights
+from pellucid.index.commits import Commit
+from pellucid.index.counting import TermCounter
+from pellucid.index.reasons import Directions, Passages, TermsOfPassage
+from pellucid.index.segments import Segment
+from pellucid.index.settings import BM25, STATIC_WEIGHT, TRANSFORMER_WEIGHT
+from pellucid.index.terms import Analyser, QueryTerms
+from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
+from pellucid.loading import load
+from pellucid.native.scan import Bm25Terms
+from pellucid.persistence.folder import bundled_models, resolve_name
+from pellucid.process import cached_property
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.words import WordPairs, as_spans
+from pellucid.text.unicode import lowercase, normalize
+from pellucid.text.words import Span, is_recognizable_prefix, spans_by, split_words
+
+RowMaker = Callable[[list[str]], DocumentRows]
+"""From passages to a row of each, zeros for one that a part knows nothing of."""
+
+
+class Question(NamedTuple):
+    """What a search asks of all parts, at one moment of an index.
+
+    Attributes:
+        text: the query.
+        words: finds the words of texts.
+        commit: what is searched.
+        word_weights: what words of the query count.
+        steer: texts that vectors are moved to, or with a weight below 0 away from.
+        rows: by part the row of the query, where it is encoded already.
+    """
+
+    text: str
+    words: WordCache
+    commit: Commit
+    word_weights: Mapping[str, float]
+    steer: Mapping[str, float]
+    rows: Mapping[str, Any]
+
+
+class Asked(ABC):
+    """A query as a part reads it that knows a word of it, times the weight of the part.
+
+    Attributes:
+        vector: whose products with stored rows are the scores; float32 [dimension] where `is_dense`.
+        is_dense: whether the C function computes them.
+    """
+
+    vector: Any = None
+    is_dense: ClassVar[bool] = False
+
+    @abstractmethod
+    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
+        """Return what gives the terms of passages; `is_measured` lets encoders leave words out."""
+
+    @abstractmethod
+    def text_scores(self, texts: list[str]) -> Floats:
+        """Return what the part adds to the scores of texts that are not in the index."""
+
+    def segment_scores(self, segment: Segment) -> Floats:
+        """Return what the part adds to the score of each passage of a segment, float32 [passages], without C."""
+        raise NotImplementedError
+
+    def row_scores(self, rows: DocumentRows) -> Floats:
+        """Return what a dense part adds to the scores of passages with some rows, float32 [passages]."""
+        raise NotImplementedError
+
+    def interpretations(self, text: str) -> list[str]:
+        """Return the words of the query, `text`, that are read as less: '"chatgpt" read as "chat"'."""
+        return []
+
+
+class Reading(NamedTuple):
+    """What a part says of a query.
+
+    Attributes:
+        asked: the query as it reads it; None where it knows nothing of it.
+        unknown: where words stand that it does not know; None where it does not say.
+        ignored: where words stand that it leaves out.
+        directions: that the vector of a query is moved in.
+    """
+
+    asked: Asked | None
+    unknown: set[Span] | None
+    ignored: set[Span] | None = None
+    directions: Directions | None = None
+
+
+class Part(ABC):
+    """A way to search: a part of the score, called `name`."""
+
+    name: str
+    weight: ClassVar[float] = TRANSFORMER_WEIGHT
+    """Of all models of an index together beside BM25, unless its maker says otherwise; the largest of them counts."""
+
+    @abstractmethod
+    def row_maker(self) -> RowMaker:
+        """Return what makes the rows of passages during one change of an index; for one thread."""
+
+    @abstractmethod
+    def ask(self, question: Question, weight: float) -> Reading:
+        """Read a query."""
+
+
+# --- BM25 ---
+
+
+class Bm25(Part):
+    """The words of texts, counted."""
+
+    name = BM25
+
+    def __init__(self, analyser: Analyser) -> None:
+        """Take what makes terms of texts."""
+        self._analyser = analyser
+
+    def row_maker(self) -> RowMaker:
+        """Return what counts terms."""
+        return TermCounter(self._analyser).count
+
+    def ask(self, question: Question, weight: float) -> Reading:
+        """Find the terms of a query, and the passages that have them."""
+        query_terms, commit = self._analyser.query(question.text), question.commit
+        spans = [segment.postings_spans(query_terms.spans) for segment in commit.segments]
+        passages_with = {term: sum([of_segment[term].n_passages for of_segment in spans]) for term in query_terms.spans}
+        counts = dict(query_terms.weights)
+        for term, variant_weight in query_terms.variants.items():
+            if passages_with[term]:
+                counts[term] = counts.get(term, 0.0) + variant_weight
+        weights = query_weights(counts, passages_with, commit.state.passages, weight)
+        for word, word_weight in question.word_weights.items():
+            terms_of_word = weights.keys() & self._analyser.terms(word)
+            weights |= {term: word_weight * weights[term] for term in terms_of_word}
+        absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
+        asked = Bm25Asked(question, query_terms.spans, weights) if weights else None
+        return Reading(asked, _spans_without_passages(query_terms, passages_with), absent_acronyms)
+
+
+class Bm25Asked(Asked):
+    """The terms of BM25 that a query has."""
+
+    def __init__(
+        self, question: Question, query_spans: Mapping[str, Sequence[Span]], weights: Mapping[str, float]
+    ) -> None:
+        """Take where the query's terms stand, and those that count, with their half of the score."""
+        self._question, self._query_spans, self.weights = question, query_spans, weights
+        self._average = question.commit.state.average
+        self._terms, self._values = list(weights), np.array(list(weights.values()))
+        # By term: how the query writes it, that in lower case, and where.
+        self._query_words: dict[str, tuple[str, str, tuple[Span, ...]]] = {}
+
+    def bm25_terms(self, segment: Segment) -> Bm25Terms:
+        """Return what the C function asks of a segment."""
+        spans = [*segment.postings_spans(self.weights).values()]
+        starts_and_stops = np.array([[span.start for span in spans], [span.stop for span in spans]], np.int64)
+        return Bm25Terms(starts_and_stops, self._values, K1, B, self._average)
+
+    def text_scores(self, texts: list[str]) -> Floats:
+        """Return what terms add to the scores of texts, with the index's statistics as they are."""
+        read = self.terms(Passages(texts, self._question.words))
+        return np.array([read(number).values.sum() for number in range(len(texts))])
+
+    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
+        """Return what gives the terms of each passage: a value for each that the query has, too."""
+        term_list = passages.terms({term: number for number, term in enumerate(self._terms)})
+        counts = term_list.counts(len(self._terms))
+        all_values = self._values * impacts(counts, passages.lengths[:, None], self._average)
+        marks = (all_values / counts.clip(min=1))[term_list.texts(), term_list.values]
+
+        def terms(passage: int) -> Terms:
+            span, present = term_list.slice_for(passage), counts[passage].nonzero()[0]
+            which, spans = term_list.values[span], term_list.spans[span]
+
+            @cache
+            def row(number: int) -> Row:
+                term = int(present[number])
+                return self._row(self._terms[term], passages.texts[passage], as_spans(spans[which == term]))
+
+            return Terms(all_values[passage, present], row, Marks(marks[span], spans))
+
+        return terms
+
+    def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
+        if term not in self._query_words:
+            query_spans = tuple(self._query_spans[term])
+            word = normalize(self._question.text[slice(*query_spans[0])]).text
+            self._query_words[term] = word, lowercase(word), query_spans
+        query_word, lowered, query_spans = self._query_words[term]
+        text_word = text[slice(*spans[0])]
+        text_word = text_word if text_word.isascii() else normalize(text_word).text
+        name = query_word if lowered == lowercase(text_word) else f"{query_word} ~ {text_word}"
+        return Row(name, (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), WORD)
+
+
+def _spans_without_passages(query_terms: QueryTerms, passages_with: Mapping[str, int]) -> set[Span]:
+    """Return where words of the query stand that no passage has; none of them cuts a word that one has."""
+    absent = {query_terms.spans[term][0] for term in query_terms.weights if not passages_with[term]}
+    if not absent:
+        return absent
+    present = [span for term, spans in query_terms.spans.items() if passages_with[term] for span in spans]
+    inside = {position for span in present for position in range(*span)[1:]}
+    return {span for span in absent if inside.isdisjoint(span)}
+
+
+# --- Models ---
+
+
+class ModelPart(Part):
+    """A model of an index, with dense rows.
+
+    Attributes:
+        encoder: the model.
+        source: the name or path it was opened by; None for an object.
+        is_named: whether that is a name.
+        dimension: of its rows.
+    """
+
+    is_sparse: ClassVar[bool] = False
+
+    @property
+    def asked(self) -> type[ModelAsked]:
+        """The class of its queries."""
+        return ModelAsked
+
+    def __init__(self, name: str, encoder: Embedder, source: Any) -> None:
+        """Take an opened model, and what it was opened by."""
+        self.name, self.encoder = name, encoder
+        self.source = str(source) if isinstance(source, (str, Path)) else None
+        self.is_named = isinstance(source, str) and (source in bundled_models() or not Path(source).exists())
+        self.fingerprint = fingerprint(encoder)
+        self.dimension = encoder.get_embedding_dimension()
+
+    def row_maker(self) -> RowMaker:
+        """Return what encodes documents."""
+        return self.document_rows
+
+    def document_rows(self, texts: list[str]) -> DocumentRows:
+        """Return the rows of documents, zeros for a text that the model knows nothing of."""
+        return self._checked(self.encoder.encode_document(texts))
+
+    def query_rows(self, texts: list[str]) -> DocumentRows:
+        """Return the rows of queries, as `Question.rows` has them."""
+        return self._checked(self.encoder.encode_query(texts))
+
+    def _checked(self, rows: Any) -> DocumentRows:
+        """Return finite rows so that the product of two is their similarity."""
+        if not np.isfinite(rows.data if self.is_sparse else rows).all():
+            raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
+        return self._units(rows)
+
+    def _units(self, rows: Any) -> DocumentRows:
+        return self.encoder.similarity_rows(rows).astype(np.float32, copy=False)
+
+    def ask(self, question: Question, weight: float) -> Reading:
+        """Read a query, and say which of its words the model does not know."""
+        text, function_words = question.text, question.words.analyser.function_words
+        query, directions = self.encoder.analyze_texts([text], ["query"])[0], self._directions(question, weight)
+        if (row := question.rows.get(self.name)) is None:
+            row = self._checked(query.vector)[:1]
+        query.unit = row if self.is_sparse else row.reshape(-1)
+        if not (row.data if self.is_sparse else row).any():
+            return Reading(None, None, directions=directions)
+        words, (coverage, gaps) = split_words(text), query.coverage_and_gaps
+        guesses = {  # what the model reads as something that is little of it
+            lowercase(word) for word, read_as in coverage.read_as if not is_recognizable_prefix(read_as, word)
+        }
+        unknown = set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}
+        statuses = [
+            IN_VOCABULARY * (word[1:] not in unknown) + CONTENT * (lowercase(word.text) not in function_words)
+            for word in words
+        ]
+        if words and not _has_known_word(statuses):
+            return Reading(None, unknown, directions=directions)
+        if question.word_weights:
+            query = query.reweighted(question.word_weights)
+        asked = self.asked(self, query, query.unit * np.float32(weight), weight, directions)
+        return Reading(asked, unknown, directions=directions)
+
+    def _directions(self, question: Question, weight: float) -> Directions | None:
+        """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
+        steer, texts = question.steer, list(question.steer)
+        rows = self.query_rows(texts).astype(np.float64) if texts else ()
+        moves = {text: weight * steer[text] * row for text, row in zip(texts, rows) if row.any()}
+        names = {text: f"{'more' if steer[text] > 0 else 'less'} of {text!r:.60}" for text in moves}
+        terms = [Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION) for text, name in names.items()]
+        return Directions(np.array(list(moves.values())), tuple(terms)) if moves else None
+
+
+class ModelAsked(Asked):
+    """A query as a model with dense rows reads it."""
+
+    is_dense = True
+
+    def __init__(self, part: ModelPart, query: Any, vector: Any, weight: float, directions: Directions | None) -> None:
+        """Take the query as the model reads it, and its vector times the weight, which directions move."""
+        self._part, self._query, self.vector, self._weight, self._directions = part, query, vector, weight, directions
+        if directions is not None:
+            self.vector = (vector + directions.vectors.sum(axis=0)).astype(np.float32)
+
+    def row_scores(self, rows: DocumentRows) -> Floats:
+        """Return the products of rows with the vector: equal rows have equal ones, which BLAS does not give."""
+        if len(rows) == 1:  # which einsum would cut into blocks of 8,192 numbers
+            rows = np.repeat(rows, 2, axis=0)
+            return self.row_scores(rows)[:1]
+        products: Floats = np.einsum("ij,j->i", rows, self.vector)
+        return products
+
+    def text_scores(self, texts: list[str]) -> Floats:
+        """Return what the model adds to the scores of texts."""
+        return self.row_scores(self._part.document_rows(texts)).astype(np.float64)
+
+    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
+        """Return what gives the terms of passages, and those of the directions."""
+        if is_measured and self._query.is_reweighted:
+            raise InputError(
+                f"words of the query are weighted in the part {shown(self._part.name)}, so that its score is of no "
+                "text whose words could be left out; search with word_weights={}"
+            )
+        query, rows = (
+            self._query.measured if is_measured else self._query,
+            passages.rows(self._part.name, self._part.dimension),
+        )
+        read = query.against(passages.texts, rows, weight=self._weight)
+        return read if self._directions is None else self._directions.added_to(read, rows)
+
+    def interpretations(self, text: str) -> list[str]:
+        """Return the words of the query that the model reads as less."""
+        return self._part.encoder.coverage_and_gaps([text], "query")[0][0].interpretations
+
+
+class SparsePart(ModelPart):
+    """A model with sparse rows, in CSR."""
+
+    is_sparse = True
+
+    def _units(self, rows: Any) -> DocumentRows:
+        rows = super()._units(rows).tocsr()
+        rows.eliminate_zeros()
+        return rows
+
+    @property
+    def asked(self) -> type[ModelAsked]:
+        """The class of its queries."""
+        return SparseAsked
+
+    def _directions(self, question: Question, weight: float) -> Directions | None:
+        return None
+
+    @cached_property
+    def is_signed(self) -> bool:
+        """Whether rows may have numbers below 0, as far as a few texts show."""
+        return bool((self.encoder.encode(list(PROBES)).data < 0).any())
+
+
+class SparseAsked(ModelAsked):
+    """A query as a model with sparse rows reads it."""
+
+    is_dense = False
+
+    def segment_scores(self, segment: Segment) -> Floats:
+        """Return the sums over the dimensions of the query, from the list of each."""
+        scores = np.zeros(segment.n_passages, np.float32)
+        for dimension, value in zip(self.vector.indices.tolist(), self.vector.data):
+            passages, coordinates = segment.sparse(self._part.name, dimension)
+            scores[passages] += value * coordinates
+        return scores
+
+    def row_scores(self, rows: DocumentRows) -> Floats:
+        """Return the products of rows with the query's."""
+        return (rows @ self.vector.T).toarray().ravel()  # type: ignore[no-any-return]
+
+
+class StaticPart(ModelPart):
+    """A model whose embeddings are means of word vectors: its words are found once for all parts."""
+
+    weight = STATIC_WEIGHT
+    encoder: StaticEmbedder
+
+    def _units(self, rows: Any) -> DocumentRows:
+        return rows  # they have length 1
+
+    def ask(self, question: Question, weight: float) -> Reading:
+        """Find the words of a query in the table."""
+        query_words, spelled = question.words.query_words(self.name, question.text)
+        statuses, directions = [status for _, status, _ in query_words], self._directions(question, weight)
+        unknown = {span for _, status, span in query_words if not status & IN_VOCABULARY}
+        if _has_known_word(statuses):
+            spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
+            pairs = WordPairs(self.encoder, question.text, spans_by_row, spelled, weight, question.word_weights)
+            if pairs.vector.any():
+                asked = StaticAsked(self, pairs, pairs.vector, weight, directions)
+                return Reading(asked, unknown, directions=directions)
+        return Reading(None, unknown, directions=directions)
+
+
+class StaticAsked(ModelAsked):
+    """A query as a static model reads it."""
+
+    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
+        """Return what gives the terms of passages, pairs of words."""
+        name = self._part.name
+        read = self._query.against(passages.texts, *passages.static_words(name))
+        return self._directions.added_to(read, passages.rows(name, self._part.dimension)) if self._directions else read
+
+
+def _has_known_word(statuses: Sequence[int]) -> bool:
+    """Whether a word of a query is known; function words count where there are no others."""
+    content = [status for status in statuses if status & CONTENT]
+    return any(status & IN_VOCABULARY for status in content or statuses)
+
+
+PARTS: dict[str, type[ModelPart]] = {"static": StaticPart}
+"""Family, and its way to search where that is neither of dense nor of sparse rows: a new way is one line here."""
+
+
+def open_part(name: str, model: Any) -> ModelPart:
+    """Return what `pellucid.load` takes as a part of an index."""
+    source = resolve_name(model)
+    encoder = load(source)
+    if encoder.family in PARTS:
+        return PARTS[encoder.family](name, encoder, source)
+    return (SparsePart if hasattr(encoder.encode([PROBES[0]]), "tocsr") else ModelPart)(name, encoder, source)
