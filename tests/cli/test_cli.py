@@ -391,6 +391,11 @@ def test_the_command_line_starts_without_the_heavy_packages():
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "typer" in loaded
     assert not {"numpy", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)
+    listing = "c.app(['index', 'list', 'none', '--limit', '3'])"
+    script = f"import sys, pellucid.cli.app as c\ntry: {listing}\nfinally: print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "none does not exist" in ran.stderr and "typer" in ran.stdout
+    assert "pydantic" not in ran.stdout and "http.client" not in ran.stdout  # which typer and the hub's proxies need
 
 
 HOSTILE = "apple \x1b]0;title\x07[red]\x9b1m\u202e \u2066 <b>"

@@ -81,10 +81,7 @@ class Commands(Listed):
                 sys.stdout.flush()  # here, where a closed pipe can still be dealt with
             return result
         except _UsageError as error:
-            if hasattr(error.__cause__, "errors"):  # pydantic's: "Input should be a valid integer, unable to parse ..."
-                value = error.__cause__.errors()[0]["input"]
-                error.message = error.message.partition(",")[0].replace("Input", repr(value)[:80], 1)
-            elif "extra argument" in error.message and error.ctx.info_name in _EXTRA_ARGUMENT_HINTS:
+            if "extra argument" in error.message and error.ctx.info_name in _EXTRA_ARGUMENT_HINTS:
                 error.message += f"; {_EXTRA_ARGUMENT_HINTS[error.ctx.info_name]}"
             raise
         except BrokenPipeError:  # `| head` has seen enough
@@ -250,11 +247,10 @@ def duplicates(
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
     if output is not None:
-        columns = ["row", "kept_row", "score", "text", "kept_text", "difference"]
         pairs = (
             [p.duplicate + 1, p.kept + 1, p.score, p.duplicate_text, p.kept_text, p.difference] for p in result.pairs
         )
-        write_table(output, columns, pairs)
+        write_table(output, ["row", "kept_row", "score", "text", "kept_text", "difference"], pairs)
     if output is None or json or html is not None:
         show(result, json, html)
 
@@ -334,8 +330,9 @@ def describe(
     for text in inputs:
         description = opened.describe(text, top_k=top_k)
         if json:
-            share = round(float(opened.coverage(text)), 6)
-            typer.echo(json_line({"text": text, "description": description, "coverage": share}))
+            typer.echo(json_line({
+                "text": text, "description": description, "coverage": round(float(opened.coverage(text)), 6),
+            }))  # fmt: skip
         else:
             say(description)
 
@@ -361,8 +358,7 @@ def evaluate(
     """
     from pellucid.evaluation.evaluating import evaluate as score
 
-    results = score(model, data=data, tasks=task or None, cache_dir=cache)
-    show(results, json)
+    show(score(model, data=data, tasks=task or None, cache_dir=cache), json)
 
 
 @app.command()
@@ -377,14 +373,11 @@ def models(json: JsonOption = False) -> None:
     """
     from pellucid.persistence.folder import bundled_models
 
-    summaries = [model_summary(name) for name in bundled_models()]
-    for summary in summaries:
+    for summary in map(model_summary, bundled_models()):
         if json:
             typer.echo(json_line(summary))
         else:
             typer.echo("\n  ".join([summary.pop("name"), *(f"{k.replace('_', ' ')}: {v}" for k, v in summary.items())]))
-    if not summaries:
-        typer.echo("no model is bundled with this installation", err=True)
 
 
 @app.command()

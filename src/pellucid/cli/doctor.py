@@ -111,7 +111,5 @@ def _self_test() -> Iterator[Examined]:
     why = pellucid.load(model).explain("a loan for a house", "mortgage rates")
     difference = abs(float(np.sum(why.contributions)) + why.remainder - why.score)
     adds_up = difference < 1e-6
-    told = f"{model} explains {why.score:.4f} with {len(why.contributions)} rows"
-    yield Examined(
-        "self-test", f"{told}, which add up to it{'' if adds_up else f' with an error of {difference}'}", adds_up
-    )
+    rows = f"{model} explains {why.score:.4f} with {len(why.contributions)} rows, which add up to it"
+    yield Examined("self-test", rows if adds_up else f"{rows} with an error of {difference}", adds_up)

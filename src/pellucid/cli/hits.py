@@ -26,10 +26,9 @@ _INDENT = 5  # of what stands below the line with rank, score and id
 
 def write_documents(path: Path, opened: Index, where: Any, page: dict[str, Any]) -> None:
     """Write documents as rows: id, title, text, fields."""
-    from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns, list_documents
+    from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns
 
-    commit = opened.snapshot().commit
-    documents = list_documents(commit, where, **page)
+    commit, documents = opened.snapshot().commit, opened.documents(where, **page)
     fields = commit.state.fields
     columns = [*DOCUMENT_COLUMNS, *field_columns(commit)]
     write_table(path, columns, ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in documents))

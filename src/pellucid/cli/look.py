@@ -101,10 +101,11 @@ def topics(
     texts = list(read(corpus, file_options))
     result = find(open_model(model), texts, n=n)
     if output is not None:
-        names = [result.topics[label].name if label >= 0 else None for label in result.labels]
-        labels = (label if label >= 0 else None for label in result.labels)
-        cells = range(1, len(texts) + 1), labels, names, texts
-        write_table(output, ("row", "topic", "name", "text"), zip(*cells, strict=True))
+        rows = (
+            (row, label, result.topics[label].name, text) if label >= 0 else (row, None, None, text)
+            for row, (label, text) in enumerate(zip(result.labels, texts), 1)
+        )
+        write_table(output, ("row", "topic", "name", "text"), rows)
     show(result, json, html)
 
 

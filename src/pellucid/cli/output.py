@@ -14,7 +14,8 @@ from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
+from types import SimpleNamespace
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -58,10 +59,50 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
 
+def read_plainly(params: list[Any]) -> list[Any]:
+    """Return parameters of typer, which read plain values without pydantic: its import takes as long as a search."""
+    for param in params:
+        kind = param.type_descriptor.annotation
+        kind = next(iter(get_args(kind)), kind)  # of a list that of its items
+        if kind in (str, int, float, Path) or (kind is bool and not param.envvar):  # other flags are never strings
+            settings = param.type_descriptor.parameter_info
+            param._runtime_param = SimpleNamespace(coerce=partial(_read_value, kind, settings.min, settings.max))
+    return params
+
+
+def _read_value(
+    kind: Callable[[Any], Any], least: float | None, most: float | None, value: Any, param: Any, ctx: Any
+) -> Any:
+    """Return a value of a parameter as its type, and several as a list; as typer's `RuntimeParam.coerce`."""
+    if value is None:
+        return () if param.multiple or param.nargs == -1 else None
+    if isinstance(value, (list, tuple)):
+        return [_read_value(kind, least, most, item, param, ctx) for item in value]
+    try:
+        converted = kind(value)
+    except ValueError:
+        raise typer.BadParameter(f"{value!r:.80} is not a {'whole ' * (kind is int)}number", ctx, param) from None
+    if least is not None and converted < least:
+        raise typer.BadParameter(f"{converted} is too small; give {least} or more", ctx, param)
+    if most is not None and converted > most:
+        raise typer.BadParameter(f"{converted} is too large; give {most} or less", ctx, param)
+    return converted
+
+
 class Listed(TyperGroup):
     """A group whose help lists its commands under headings, each with the whole first sentence of its own help."""
 
     headings: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters of the group."""
+        return read_plainly(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, None where there is none of the name."""
+        command = super().get_command(ctx, cmd_name)
+        read_plainly([] if command is None or ctx is None else command.get_params(ctx))
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the lists."""
@@ -177,12 +218,20 @@ def open_writer(path: Path | None, dimension: int, stdout: IO[str]) -> Iterator[
     from pellucid.persistence.store import writing
 
     with writing(path) as tmp_path:
-        if kind == ".npy":
-            with _open_npy(tmp_path, dimension) as write:
-                yield write
-        else:
+        if kind == ".jsonl":
             with open(tmp_path, "w", encoding="utf-8", newline="\n") as file:
                 yield partial(_write_json_lines, file)
+            return
+        from numpy.lib.format import write_array_header_1_0
+
+        header = {"descr": "<f4", "fortran_order": False}
+        with open(tmp_path, "wb") as array_file:
+            write_array_header_1_0(array_file, {**header, "shape": (0, dimension)})
+            start = array_file.tell()
+            yield partial(_write_floats, array_file)
+            n_rows = (array_file.tell() - start) // (4 * dimension)
+            array_file.seek(0)  # the number of rows is filled in at the end, since numpy's header has room for it
+            write_array_header_1_0(array_file, {**header, "shape": (n_rows, dimension)})
 
 
 def _write_json_lines(file: IO[str], texts: Sequence[str], embeddings: Any) -> None:
@@ -201,21 +250,6 @@ def _write_json_lines(file: IO[str], texts: Sequence[str], embeddings: Any) -> N
 
 def _json_floats(row: Iterable[np.float32]) -> str:
     return "[" + ", ".join(map("%.9g".__mod__, row)) + "]"  # nine digits are exact for float32
-
-
-@contextmanager
-def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
-    """Write rows one after another; their number is filled in at the end, since numpy's header has room for it."""
-    from numpy.lib.format import write_array_header_1_0
-
-    header = {"descr": "<f4", "fortran_order": False}
-    with open(path, "wb") as file:
-        write_array_header_1_0(file, {**header, "shape": (0, dimension)})
-        start = file.tell()
-        yield partial(_write_floats, file)
-        n_rows = (file.tell() - start) // (4 * dimension)
-        file.seek(0)
-        write_array_header_1_0(file, {**header, "shape": (n_rows, dimension)})
 
 
 def _write_floats(file: IO[bytes], texts: Sequence[str], embeddings: Any) -> None:

@@ -111,8 +111,10 @@ def build(
 
     _check_order("index build", folder, files[0])
     documents = _files(files, file_options)
-    settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
-    with _new_index(folder, overwrite) as index_folder, Index.create(index_folder, model, **settings) as new_index:
+    with (
+        _new_index(folder, overwrite) as index_folder,
+        Index.create(index_folder, model, bm25=bm25, language=language, passage_characters=passage) as new_index,
+    ):
         added = _add(new_index, documents)
     say(f"{added} {folder}", err=True)
 

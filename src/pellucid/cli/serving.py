@@ -58,8 +58,13 @@ def serve(
         timeout=timeout,
         rerank=rerank,
     )
-    summary = f"serves {', '.join(settings.models)}; press Ctrl-C to stop"
-    run(settings, host=host, port=port, workers=workers, started=lambda url: say(f"{url} {summary}", err=True))
+    run(
+        settings,
+        host=host,
+        port=port,
+        workers=workers,
+        started=lambda url: say(f"{url} serves {', '.join(models)}; press Ctrl-C to stop", err=True),
+    )
 
 
 @commands.command()
@@ -85,7 +90,6 @@ def mcp(
     from pellucid.loading import load_by_name, open_sentence_transformer
 
     opened = None if index is None else Index.open(index)
-    served = server.create_server(
+    server.create_server(
         load_by_name(models), opened, rerank and open_sentence_transformer(rerank, "CrossEncoder")
-    )
-    served.run("stdio")  # until stdin ends; nothing else may be written to stdout
+    ).run("stdio")  # until stdin ends; nothing else may be written to stdout

@@ -23,7 +23,6 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from pellucid.errors import VERSION, InputError, ModelFolderError, ReadingError
 from pellucid.persistence.store import (
@@ -212,6 +211,8 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
 
 def hub_has_no_address() -> bool:
     """Whether the name of the hub's host cannot be resolved; the hub's library would try for half a minute."""
+    from urllib.request import getproxies  # which imports http and ssl
+
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or getproxies():  # the library does not try, or the proxy resolves the name

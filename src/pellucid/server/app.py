@@ -49,16 +49,25 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
         yield
         await service.stop()
 
-    without_pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}  # FastAPI's load their scripts from a CDN
-    app = FastAPI(title="pellucid", version=VERSION, lifespan=lifespan, redirect_slashes=False, **without_pages)
+    handlers: dict[int | type[Exception], Any] = {
+        ApiError: _api_error,
+        RequestValidationError: _invalid,
+        HTTPException: _http_error,
+        Exception: _failed,
+    }
+    app = FastAPI(
+        title="pellucid",
+        version=VERSION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        exception_handlers=handlers,
+        docs_url=None,  # FastAPI's pages load their scripts from a CDN
+        redoc_url=None,
+    )
     app.router.route_class = Route
     for routes in (openai_routes, inference_routes, model_routes, index_routes):
         app.router.routes.extend(routes(service).routes)  # as they are: FastAPI would put a router around each
     _add_open_routes(app)
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _failed)
     app.openapi_schema = _schema(app, needs_token=service.settings.token is not None)
     app.add_middleware(Guard, settings=service.settings, open_paths=_OPEN)
     app.state.service = service

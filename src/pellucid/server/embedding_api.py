@@ -55,8 +55,9 @@ def openai_routes(service: Service) -> APIRouter:
         rows = [base64.b64encode(row).decode() for row in rows] if is_base64 else rows
         words = sum(text.count(" ") + 1 for text in texts)
         data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
-        usage = {"prompt_tokens": words, "total_tokens": words}
-        return answer({"object": "list", "data": data, "model": name, "usage": usage})
+        return answer({
+            "object": "list", "data": data, "model": name, "usage": {"prompt_tokens": words, "total_tokens": words},
+        })  # fmt: skip
 
     @router.get("/models", response_model=dict[str, Any])
     async def list_models() -> Response:

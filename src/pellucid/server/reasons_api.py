@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -35,7 +34,6 @@ from pellucid.server.bounds import check_pairs, explained, limit_hits, subtract,
 from pellucid.server.service import Service
 
 if TYPE_CHECKING:
-    from pellucid.index.documents import Document
     from pellucid.index.index import Index
 
 _INDEX = Field(description="The name of an index, see /info; the first without one.")
@@ -196,11 +194,10 @@ def index_routes(service: Service) -> APIRouter:
 
         index = service.searched(body.index)
         commit = index.snapshot().commit  # a change in between would make the total another one's
-        listed: Iterable[Document] = () if not body.limit else list_documents(
+        page = [] if not body.limit else list(list_documents(
             commit, body.where, sort=body.sort, descending=body.descending, offset=body.offset, after=body.after,
             limit=body.limit,
-        )  # fmt: skip
-        page = list(listed)
+        ))  # fmt: skip
         return {
             "total": count_documents(commit, body.where),
             "documents": written(
