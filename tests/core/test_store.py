@@ -494,7 +494,7 @@ def test_a_saver_that_waits_for_too_long_is_told_for_whom(tmp_path, monkeypatch)
 
 
 def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(store.FileLock, "acquire", failing(errno.ENOLCK))
+    monkeypatch.setattr("filelock.FileLock.acquire", failing(errno.ENOLCK))
     (tmp_path / ".x.json.abcd1234.part").write_text("perhaps another's")
     store.write_json(tmp_path / "x.json", 1)
     assert names(tmp_path) == [".x.json.abcd1234.part", "x.json"]

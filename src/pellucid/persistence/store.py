@@ -35,7 +35,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -179,6 +178,8 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def _path_lock(path: Path) -> Iterator[HeldLock]:
     """Keep other writers of `path` away, and remove what killed ones left beside it."""
+    from filelock import Timeout  # here and below: a search writes nothing, and starts without it
+
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.parent / f".{path.name}.lock"
     try:
@@ -197,6 +198,8 @@ def _path_lock(path: Path) -> Iterator[HeldLock]:
 @contextmanager
 def locked(folder: Path, patience: float = 0.0) -> Iterator[HeldLock]:
     """Hold the lock of a folder, after waiting up to `patience` seconds for another process or thread."""
+    from filelock import Timeout
+
     before = folder.stat()
     try:
         with _locked_file(folder / ".lock", patience) as lock:
@@ -245,6 +248,8 @@ def _locked_file(path: Path, patience: float, *, is_removed: bool = False) -> It
     Raises:
         Timeout: another process or thread holds it for longer than `patience` seconds.
     """
+    from filelock import FileLock
+
     if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         raise InputError(f"{path} must be a file, the lock of writers; remove it")
     file_lock = FileLock(path, patience, poll_interval=0.01, thread_local=False, fallback_to_soft=False)
