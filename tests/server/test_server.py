@@ -235,7 +235,7 @@ def test_a_long_request_lets_others_pass() -> None:
 def test_settings_and_addresses_are_checked() -> None:
     import socket
 
-    for wrong, message in (({"max_waiting": 0}, "max_waiting is 0"), ({"token": " "}, "the token is empty")):
+    for wrong, message in (({"max_waiting": 1.5}, "max_waiting is 1.5"), ({"token": " "}, "the token is empty")):
         with pytest.raises(InputError, match=message):
             ServerSettings(**wrong)
     with pytest.raises(InputError, match="PELLUCID_TOKEN"):

@@ -50,16 +50,15 @@ def serve(
     from pellucid.server import ServerSettings
     from pellucid.server import serve as run
 
-    settings = ServerSettings(
-        models=tuple(models),
-        index=tuple(map(str, index or ())),
-        hosts=tuple(allow_host or ()),
-        token=os.environ.get("PELLUCID_TOKEN") or None,
-        timeout=timeout,
-        rerank=rerank,
-    )
     run(
-        settings,
+        ServerSettings(
+            models=tuple(models),
+            index=tuple(map(str, index or ())),
+            hosts=tuple(allow_host or ()),
+            token=os.environ.get("PELLUCID_TOKEN") or None,
+            timeout=timeout,
+            rerank=rerank,
+        ),
         host=host,
         port=port,
         workers=workers,

@@ -156,7 +156,8 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Check the limits."""
-        check_numbers(self, "max_body_bytes", "max_waiting", "timeout", above=0)
+        check_numbers(self, "max_body_bytes", "max_waiting", least=1, integer=True)
+        check_numbers(self, "timeout", above=0)
         if not self.models:
             raise InputError("no model is given to serve; name at least one, as static-en")
         if self.token is not None and not self.token.strip():
