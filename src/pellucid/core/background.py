@@ -30,7 +30,9 @@ def background(model: Any, texts: Sequence[str], roles: Sequence[Role]) -> npt.N
     """Return the scores of unrelated texts for two texts that a model reads in two roles, see `Embedder.background`."""
     words = [[lowercase(word.text) for word in split_words(text)] for text in texts]
     is_latin = all(2 * len(text.encode("ascii", "ignore")) >= len(text) for text in texts)
-    if not is_latin or any(function_words(of_text) is not function_words(()) for of_text in words):  # of English
+    if (
+        not is_latin or not all(words) or any(function_words(of_text) is not function_words(()) for of_text in words)
+    ):  # of English
         return np.zeros(0)
     arrays = _ARRAYS.setdefault(model, {})
     keys = tuple((bisect_left(MAX_WORDS, len(of_text)), role) for of_text, role in zip(words, roles))

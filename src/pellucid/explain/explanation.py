@@ -357,9 +357,11 @@ class Explanation(Shown):
         if self.text2 is not None and self.text3 is None:  # a query is matched, not a document
             n_texts, far = (1, MIN_CLOSENESS) if self._is_of_index else (2, MAX_FAR)
             free = [self._grouped.free_words(text, far) for text in range(n_texts)]
+        partly = dict(read_as for coverage in self.coverage for read_as in coverage.read_as)
         return Summary(
-            self.texts, self._labels, self.score, self.lines, unknown, free, self._has_shares, subject, self._checks
-        ).text()
+            self.texts, self._labels, self.score, self.lines, unknown, partly, free, self._has_shares, subject,
+            self._checks,
+        ).text()  # fmt: skip
 
     @cached_property
     def _checks(self) -> Checks | None:
@@ -373,13 +375,15 @@ class Explanation(Shown):
         common = sum(group.contribution for group in groups if group.kind == COMMON)
         texts = self.text1, self.text2
         checks = check(self.pair, texts, places, [] if self._is_of_index else find_changes(texts), common)
-        return checks._replace(percentile=self.pair.percentile(self.score, texts))
+        is_low = any(coverage.is_low for coverage in self.coverage)  # of which a score tells little
+        return checks._replace(percentile=None if is_low else self.pair.percentile(self.score, texts))
 
     @property
     def percentile(self) -> float | None:
         """How many of 100 unrelated pairs of texts of such lengths score less.
 
-        None for texts that are not English, for hits, and for what is not checked.
+        None for hits and for what is not checked; for texts that the model hardly knows, or whose function words are of
+        another language than English.
         """
         return self._checks and self._checks.percentile
 

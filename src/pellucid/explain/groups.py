@@ -60,7 +60,7 @@ _MARK = re.compile(
     r"[\"\u201c-\u201e\u00ab\u00bb\u2039\u203a()\[\]{}\u300c-\u300f]|(?<!\w)'(?![^']*[sS]'(?!\w))|(?<=[^\WsS])'(?!\w)"
 )
 """A quotation mark or a bracket; not the apostrophe of a word or of "the boys' school"."""
-_TIE = re.compile(r"\w[-\u2010\u2011]\w|\d[.,:]\d")
+_COMPOUND = re.compile(r"(?<!\w)\w+(?:(?:[-\u2010\u2011]|(?<=\d)[.,:](?=\d))\w+)+")
 _MAX_NAME_CHARS = 60  # of a phrase in a name
 _ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
 
@@ -237,7 +237,7 @@ class GroupedRows:
                     free.append((self._written(text, number), ""))
             elif closeness is not None and other.matched:
                 partner = max(other.matched, key=closeness[number].item)
-                if table[number, partner] > least:
+                if table[number, partner] > least and closeness[number, partner] >= MIN_CLOSENESS:
                     free.append((self._written(text, number), self._written(1 - text, partner)))
         return free
 
@@ -335,8 +335,13 @@ def read_words(text: str, spans: Iterable[Span], unknown: Sequence[Span] = ()) -
     the point of a number ties is one word: "low-cost", "0.75".
     """
     ordered, places, numbers = sorted(spans), list[Span](), list[int]()
+    compounds = [*(match.span() for match in _COMPOUND.finditer(text)), (len(text), len(text))][::-1]
     for start, end in ordered:
-        if places and (start < places[-1][1] or _TIE.fullmatch(text, places[-1][1] - 1, start + 1)):
+        while compounds[-1][1] <= start < len(text):
+            compounds.pop()
+        if compounds[-1][0] < end:  # it is a piece of one
+            start, end = min(start, compounds[-1][0]), max(end, compounds[-1][1])
+        if places and start < places[-1][1]:
             places[-1] = places[-1][0], max(end, places[-1][1])
         else:
             places.append((start, end))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from typing import NamedTuple
@@ -27,8 +27,10 @@ _SLIGHT = 0.1  # a score below which texts have hardly anything in common, if no
 _NUMBER_WORDS = {
     word: str(n) for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)
 } | {f"{tens}ty": f"{n}0" for n, tens in enumerate("twen thir for fif six seven eigh nine".split(), 2)}
-_NUMBER = re.compile(rf"\d+(?:[.,:]\d+)*|(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])", re.IGNORECASE)
+_NUMBER = re.compile(rf"\d+(?:[.,:-]\d+)*|(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])", re.IGNORECASE)
+_PIECE = re.compile(r"[\d.]+")  # of what a colon or a hyphen ties
 _WORD = re.compile(r"\w+")
+_TIED = re.compile(r"\w+(?:[-\u2010\u2011.:]\w+)+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|y|s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
 _PIECES = frozenset({"n", "t", "don", "won"})  # of "don't", which are words or letters of their own
 _SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*(?!\W*\d)")  # "no. 7" denies nothing
@@ -43,6 +45,7 @@ class Summary(NamedTuple):
         score: what the groups add up to.
         groups: the groups.
         unknown: words without a vector.
+        partly: words of which little is known, and what they are read as.
         free: of texts 1 and 2, the words in no group, each with the one that is nearest in the other text, or "".
         has_shares: whether shares of the score say something: not where large terms of both signs nearly cancel.
         subject: what the score is called.
@@ -54,6 +57,7 @@ class Summary(NamedTuple):
     score: float
     groups: Sequence[Group]
     unknown: Sequence[str]
+    partly: Mapping[str, str]
     free: Sequence[Sequence[tuple[str, str]]]
     has_shares: bool
     subject: str = "Similarity"
@@ -72,6 +76,8 @@ class Summary(NamedTuple):
         sentences, near = [self._reasons(lines), large], "nearest"
         if is_pair and abs(self.score) < _SLIGHT and all(2 * line.contribution < _SLIGHT for line in lines):
             sentences, near = [f"{self._opening()}: hardly anything in common"], ""
+        elif unexplained is not None:  # words without a partner say nothing, either
+            near = ""
         elif any(line.share > 0 for line in lines):
             near = "also near"
         sentences.append(change)
@@ -84,6 +90,9 @@ class Summary(NamedTuple):
             where = {word: is_pair and all(_words([word]) <= _words([text]) for text in self.texts) for word in words}
             named = [_quoted(word) + " (in both texts)" * where[lower] for lower, word in reversed(words.items())]
             sentences.append(f"{'words without reasons' if is_encoder else 'unknown words'}: {_some(named)}")
+        if self.partly:
+            read = [f"{_quoted(word)} (read as {_quoted(read_as)})" for word, read_as in self.partly.items()]
+            sentences.append(f"hardly known: {_some(read)}")
         if self.checks is None and is_encoder:
             sentences.append("estimated, not checked")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
@@ -97,12 +106,14 @@ class Summary(NamedTuple):
         pairs = [pair for pair in dict.fromkeys(pairs) if all(pair) and said.isdisjoint(_words(pair))]
         yield f"{label}: {_pairs(pairs)}" if label and pairs else ""
         alike = _spelled_alike(*written)
-        said = said.union(*alike)
+        said = said.union(*alike, oov_words := _words(chain(self.unknown, self.partly)))
+        nothing = [f"nothing{' known' * (not oov_words.isdisjoint(of_text))}" for of_text in written]
         missing = [[_quoted(w) for w, near in words if not near and lowercase(w) not in said] for words in self.free]
-        labelled = zip(missing, self.labels[1::-1])
-        yield "; ".join(f"nothing in {text} for {_some(words, 'or')}" for words, text in labelled if words)
+        labelled = zip(missing, self.labels[1::-1], nothing[::-1]) if label else ()
+        yield "; ".join(f"{nothing} in {text} for {_some(words, 'or')}" for words, text, nothing in labelled if words)
         yield f"spelled almost alike: {_pairs([(written[0][w], written[1][o]) for w, o in alike])}" if alike else ""
-        yield "; ".join(sentence for sentence in differing if sentence not in change)
+        named = [text for text, words in differing.items() if words <= explained and text.startswith("only")]
+        yield "; ".join(sentence for sentence in differing if sentence not in [change, *named])
 
     def _change(self) -> tuple[str, set[str]]:
         """Return what keeps the score from 1, and the words that it names, in lower case."""
@@ -193,7 +204,9 @@ class Summary(NamedTuple):
         """Return what a group says, and what it adds."""
         (phrases, *partners), amount = self._phrases(group), self._amount(group)
         if group.without is not None:
-            joint = ", yet" if group.without > self.score + 0.005 else ";"  # the other words alone are closer
+            joint = (
+                ", yet" if group.without > self.score + 0.005 and group.contribution > 0 else ";"
+            )  # the other words alone are closer
             them = "them" if group.spans1[1:] + group.spans2[1:] else "it"
             amount += f"{joint} without {them} {_rounded(group.without)}"
         amount = f"({amount})"
@@ -220,6 +233,9 @@ def _relation(phrases: Sequence[str], partners: Sequence[str], value: float) -> 
     first, second, is_or_are = and_listed(phrases), and_listed(partners), "is" if len(phrases) < 2 else "are"
     if value < 0:
         return f"{first} {is_or_are} unlike {second}"
+    tied = [sorted(_TIED.findall(lowercase(of_text))) for of_text in (first, second)]
+    if tied[0] != tied[1]:  # "low-cost" and "low" and "cost", 2:1 and 1:2
+        return f"{first} {is_or_are} close to {second}"
     if _words(phrases) == _words(partners):
         return f"{_SAME}{first}"
     forms = [[{word, _ENDING.sub("", word)} for word in _words(of_text)] for of_text in (phrases, partners)]
@@ -242,11 +258,15 @@ def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[s
     """
     if max(map(len, texts)) > MAX_COMPARED_CHARS:
         return
-    numbers = [
-        {_NUMBER_WORDS.get(n.lower(), n.replace(",", "").removesuffix(".0")): n for n in _NUMBER.findall(text)}
-        for text in texts
+    numbers = [{_value_of(number): number for number in _NUMBER.findall(text)} for text in texts]
+    if re.search(r"\d\s?[ap][.]?m\b", " ".join(texts), re.IGNORECASE):  # 7:45 pm is 19:45
+        numbers = [{value: number for value, number in of_text.items() if ":" not in value} for of_text in numbers]
+    pieces = [{value: set(_PIECE.findall(value)) for value in of_text} for of_text in numbers]
+    only = [
+        # "2010-2015" says the same as "from 2010 to 2015", and 2:1 not as 1:2
+        [of_text[n] for n in own if n not in other and not own[n] <= {*other} and n not in set().union(*other.values())]
+        for of_text, own, other in zip(numbers, pieces, pieces[::-1])
     ]
-    only = [[of_text[n] for n in of_text if n not in other] for of_text, other in zip(numbers, numbers[::-1])]
     for kind, of_texts in (("numbers", only), ("names", _exchanged_names(texts))):
         if all(of_texts):
             named = " / ".join(", ".join(of_text[:_MAX_NAMED]) for of_text in of_texts)
@@ -260,6 +280,12 @@ def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[s
     if bool(denying[0]) != bool(denying[1]):
         number = int(bool(denying[1]))
         yield f'only {labels[number]} says "{denying[number][0]}"', {*denying[number]}
+
+
+def _value_of(number: str) -> str:
+    """Return a number without its commas and the zeros behind its point, so that 1,249.00 is 1249."""
+    plain = _NUMBER_WORDS.get(number.lower(), number.replace(",", ""))
+    return re.sub(r"(?<![\d.])0+(?=\d)|[.]0+(?!\d)|(?<=[.]\d)0+(?!\d)", "", plain)
 
 
 def _exchanged_names(texts: Sequence[str]) -> list[list[str]]:

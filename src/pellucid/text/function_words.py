@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pellucid.text.unicode import lowercase, marks, normalize, unspaced_run
 
 MIN_EVIDENCE = 2
-"""Distinct function words that another language than the first needs."""
+"""Distinct function words that another language than the first needs, and that the first lacks."""
 
 MAX_ENDING_CHARS = 3
 """Behind what two forms of a word have in common; the longest inflections of English, -ing and -est, have three."""
@@ -43,12 +43,13 @@ class FunctionWords(NamedTuple):
 def function_words(words: Iterable[str]) -> FunctionWords:
     """Return those of the language that most function words among `words`, in lower case, are of.
 
-    Of several languages that fit equally well the first of the table is taken. English is, too, where only one word
-    speaks for another language: "man" is a function word of German alone.
+    Of several languages that fit equally well the first of the table is taken. English is, too, where fewer than two
+    words that it lacks speak for another language: of "Man in Ohio", "in" is one of both.
     """
     languages, distinct = _table(), set(words)
     counts = [len(distinct & language.words) for language in languages]
-    return languages[counts.index(max(counts)) if max(counts) >= MIN_EVIDENCE else 0]
+    best = languages[counts.index(max(counts))]
+    return best if len(distinct & best.words - languages[0].words) >= MIN_EVIDENCE else languages[0]
 
 
 @cache
