@@ -305,13 +305,15 @@ def _flag(name: str) -> str:
 
 def _search_option(name: str) -> Parameter:
     """Return a field of `SearchQuery` as an option; those that are no plain values are texts."""
-    kind, (about, least) = OPTIONS[name]
+    kind, (about, least, _) = OPTIONS[name]
     flags = [_flag(name), *(["-k"] if name == "top_k" else [])]
     if name in _HELP:
         return option(name, None, typer.Option(*flags, help=_HELP[name].format(about)), Repeated)
-    limit = None if least < 0 else int(least)
     return option(
-        name, _DEFAULTS[name], typer.Option(*flags, help=about, min=limit), str | None if kind is Any else kind
+        name,
+        _DEFAULTS[name],
+        typer.Option(*flags, help=about, min=int(least) if kind is int else None),
+        str | None if kind is Any else kind,
     )
 
 

@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple, Protocol
 
 from pellucid.explain.groups import read_words
+from pellucid.explain.phrases import is_letter
 from pellucid.text.function_words import function_words
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, split_words
@@ -113,7 +114,10 @@ def find_changes(texts: tuple[str, str]) -> list[Change]:
             [(lowercase(text[slice(*span)]), span) for span in block if lowercase(text[slice(*span)]) not in others]
             for text, block, others in zip(texts, (block1, block2), written[::-1])
         ]
-        said = [[span for word, span in of_text if word not in small - negation] for of_text in of_one_text]
+        said = [
+            [span for word, span in of_text if word not in small - negation or is_letter(text, span)]
+            for text, of_text in zip(texts, of_one_text)
+        ]
         # "May" is a small word where no other stands beside it
         named = [_named(text, spans or [s for _, s in alone]) for text, spans, alone in zip(texts, said, of_one_text)]
         piece = texts[0][block1[0][0] : block1[-1][1]] if block1 else ""

@@ -199,7 +199,9 @@ class Explanation(Shown):
         if not isinstance(subtracted, Explanation):
             return NotImplemented
         if self.family != subtracted.family:
-            raise InputError(f"a {subtracted.family} explanation cannot be taken from a {self.family} one")
+            raise InputError(
+                f"an explanation of a model of the family {subtracted.family} cannot be taken from one of {self.family}"
+            )
         if self.text1 != subtracted.text1:
             raise InputError(
                 "both explanations must have the same text 1 "
@@ -375,8 +377,9 @@ class Explanation(Shown):
         common = sum(group.contribution for group in groups if group.kind == COMMON)
         texts = self.text1, self.text2
         checks = check(self.pair, texts, places, [] if self._is_of_index else find_changes(texts), common)
-        is_low = any(coverage.is_low for coverage in self.coverage)  # of which a score tells little
-        return checks._replace(percentile=None if is_low else self.pair.percentile(self.score, texts))
+        if not any(coverage.is_low for coverage in self.coverage):  # of which a score tells little
+            checks = checks._replace(percentile=self.pair.percentile(self.score, texts))
+        return checks
 
     @property
     def percentile(self) -> float | None:

@@ -13,6 +13,7 @@ words before them; punctuation always ends a run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -64,6 +65,7 @@ class WordsOfText:
         self.numbers = [number_of.setdefault(text[start:end].lower(), len(number_of)) for start, end in spans]
         self.words = list(number_of)
         small, self._joining, negation = function_words(self.words)
+        small = small.difference(text[start].lower() for start, end in spans if is_letter(text, (start, end)))
         self._content = set(self.words) - small or set(self.words)
         self._carriers = {number_of[word] for word in self._content | (negation & number_of.keys())}
         without_vector = set(unknown)
@@ -131,6 +133,11 @@ class WordsOfText:
             else:
                 spans += [span for span, of_place in zip(self.spans, self.numbers) if of_place == word]
         return tuple(sorted(set(spans)))
+
+
+def is_letter(text: str, span: Span) -> bool:
+    """Whether a letter is a name: that of "vitamin D", not "I", and not the "A" that begins a sentence."""
+    return span[1] == span[0] + 1 and re.fullmatch(r"\w [A-HJ-Z]", text[max(span[0] - 2, 0) : span[1]]) is not None
 
 
 class Match(NamedTuple):

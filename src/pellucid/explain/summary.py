@@ -28,7 +28,6 @@ _NUMBER_WORDS = {
     word: str(n) for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)
 } | {f"{tens}ty": f"{n}0" for n, tens in enumerate("twen thir for fif six seven eigh nine".split(), 2)}
 _NUMBER = re.compile(rf"\d+(?:[.,:-]\d+)*|(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])", re.IGNORECASE)
-_PIECE = re.compile(r"[\d.]+")  # of what a colon or a hyphen ties
 _WORD = re.compile(r"\w+")
 _TIED = re.compile(r"\w+(?:[-\u2010\u2011.:]\w+)+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|y|s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
@@ -91,8 +90,9 @@ class Summary(NamedTuple):
             named = [_quoted(word) + " (in both texts)" * where[lower] for lower, word in reversed(words.items())]
             sentences.append(f"{'words without reasons' if is_encoder else 'unknown words'}: {_some(named)}")
         if self.partly:
-            read = [f"{_quoted(word)} (read as {_quoted(read_as)})" for word, read_as in self.partly.items()]
-            sentences.append(f"hardly known: {_some(read)}")
+            sentences.append(
+                f"hardly known: {_some([f'{_quoted(w)} (read as {_quoted(r)})' for w, r in self.partly.items()])}"
+            )
         if self.checks is None and is_encoder:
             sentences.append("estimated, not checked")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
@@ -107,13 +107,19 @@ class Summary(NamedTuple):
         yield f"{label}: {_pairs(pairs)}" if label and pairs else ""
         alike = _spelled_alike(*written)
         said = said.union(*alike, oov_words := _words(chain(self.unknown, self.partly)))
-        nothing = [f"nothing{' known' * (not oov_words.isdisjoint(of_text))}" for of_text in written]
         missing = [[_quoted(w) for w, near in words if not near and lowercase(w) not in said] for words in self.free]
-        labelled = zip(missing, self.labels[1::-1], nothing[::-1]) if label else ()
-        yield "; ".join(f"{nothing} in {text} for {_some(words, 'or')}" for words, text, nothing in labelled if words)
+        labelled = zip(missing, self.labels[1::-1], written[::-1]) if label else ()
+        yield "; ".join(
+            f"nothing{' known' * (not oov_words.isdisjoint(of_text))} in {text} for {_some(words, 'or')}"
+            for words, text, of_text in labelled
+            if words
+        )
         yield f"spelled almost alike: {_pairs([(written[0][w], written[1][o]) for w, o in alike])}" if alike else ""
-        named = [text for text, words in differing.items() if words <= explained and text.startswith("only")]
-        yield "; ".join(sentence for sentence in differing if sentence not in [change, *named])
+        yield "; ".join(
+            sentence
+            for sentence, words in differing.items()
+            if sentence not in change and not (sentence.startswith("only") and words <= explained)
+        )
 
     def _change(self) -> tuple[str, set[str]]:
         """Return what keeps the score from 1, and the words that it names, in lower case."""
@@ -258,10 +264,16 @@ def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[s
     """
     if max(map(len, texts)) > MAX_COMPARED_CHARS:
         return
-    numbers = [{_value_of(number): number for number in _NUMBER.findall(text)} for text in texts]
-    if re.search(r"\d\s?[ap][.]?m\b", " ".join(texts), re.IGNORECASE):  # 7:45 pm is 19:45
-        numbers = [{value: number for value, number in of_text.items() if ":" not in value} for of_text in numbers]
-    pieces = [{value: set(_PIECE.findall(value)) for value in of_text} for of_text in numbers]
+    numbers = [
+        {
+            _value_of(number): number
+            for number in _NUMBER.findall(text)
+            if ":" not in number
+            or not re.search(r"\d\s?[ap][.]?m\b", " ".join(texts), re.IGNORECASE)  # 7:45 pm is 19:45
+        }
+        for text in texts
+    ]
+    pieces = [{value: set(re.findall(r"[\d.]+", value)) for value in of_text} for of_text in numbers]
     only = [
         # "2010-2015" says the same as "from 2010 to 2015", and 2:1 not as 1:2
         [of_text[n] for n in own if n not in other and not own[n] <= {*other} and n not in set().union(*other.values())]

@@ -384,7 +384,11 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             yield Note(note, is_warning=is_warning)
         rows = []
         for rank, hit in enumerate(self.hits, self.offset + 1):
-            why = "; ".join(f"{group.name} {signed(group.contribution)}" for group in hit.lines())
+            why = "; ".join(
+                f"{line.name} {signed(line.contribution)}"
+                + (f" (without {line.without:.2f})" if line.without is not None else "")
+                for line in hit.lines()
+            )
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
         heads = [*numbers("", "score"), "of it", "id", "document", "mostly for"]

@@ -16,20 +16,17 @@ Conditions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
 class Option(NamedTuple):
-    """What an option means, for the doors that describe it, and the least that it may be.
-
-    Attributes:
-        about: a sentence.
-        least: of a number.
-    """
+    """What an option means, for the doors that describe it, and the least and the most that a number may be."""
 
     about: str
     least: float = -math.inf
+    most: float = math.inf
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         """Return the JSON schema of a field with this option, which pydantic asks for; pellucid does not need it."""
-        limit = {"minimum": int(self.least)} if math.isfinite(self.least) else {}
-        return {**handler(core_schema), **limit, "description": self.about}
+        ends = {"minimum": self.least, "maximum": self.most}
+        limits = {end: int(limit) for end, limit in ends.items() if math.isfinite(limit)}
+        return {**handler(core_schema), **limits, "description": self.about}
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class SearchQuery:
     ] = None
     min_score: Annotated[float | None, Option("Leave out hits with a lower score.")] = None
     min_probability: Annotated[
-        float | None, Option("Leave out hits that answer with a lower probability; the index must be calibrated.")
+        float | None, Option("Leave out hits that answer with a lower probability; the index must be calibrated.", 0, 1)
     ] = None
     rerank: Annotated[Any, Option("A CrossEncoder, by folder or hub id, that scores the first hits anew.")] = None
     rerank_top: Annotated[int, Option("How many of the first hits it scores.", 1)] = 50
@@ -63,8 +60,10 @@ class SearchQuery:
         if not isinstance(self.query, str):
             raise InputError(f"the query is {shown(self.query)} ({type(self.query).__name__}); it must be a string")
         for name, (kind, option) in _NUMBERS.items():
-            is_integer = kind is int
-            check_number(name, getattr(self, name), least=option.least, integer=is_integer, optional=not is_integer)
+            is_integer, value = kind is int, getattr(self, name)
+            check_number(name, value, least=option.least, most=option.most, integer=is_integer, optional=not is_integer)
+            if is_integer:
+                object.__setattr__(self, name, int(value))  # numpy's are no numbers for C
 
 
 OPTIONS: dict[str, tuple[Any, Option]] = {

@@ -171,8 +171,9 @@ def validate_weights(weights: Weights, parts: Sequence[str], default: Mapping[st
         raise InputError("an index needs a model, or BM25")
     if weights is None:
         return {part: default[part] for part in parts}
-    unknown = [part for part in weights if part not in parts] if isinstance(weights, Mapping) else [weights]
-    if unknown:
+    if not isinstance(weights, Mapping):
+        raise InputError(f"weights are {shown(weights)}; give a dict: name of a part -> weight")
+    if unknown := [part for part in weights if part not in parts]:
         name = f"{unknown[0]:.60}" if isinstance(unknown[0], str) else shown(unknown[0])
         raise InputError(f"no part of the index is called {name}; its parts are {', '.join(parts)}")
     values: list[Any] = [weights.get(part, 0.0) for part in parts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any
 
 from pellucid.errors import InputError, shown
 
@@ -16,7 +16,7 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     """Return `texts` as a list of checked strings; `first` is the index of the first, for messages."""
     items = iterate_texts(texts)
     try:
-        checked = texts.to_pylist() if is_arrow(texts) else list(items)
+        checked = texts.to_pylist() if hasattr(texts, "to_pylist") else list(items)  # of Arrow
     except UnicodeDecodeError as error:  # of Arrow
         raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
     if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
@@ -62,11 +62,6 @@ def describe_item(item: Any) -> str:
     else:
         hint = "Replace missing values by '' or leave them out; of rows, give one column"
     return f"{type(item).__name__} ({' '.join(shown(item).split())}); every text must be a str. {hint}"
-
-
-def is_arrow(texts: Any) -> TypeGuard[Any]:
-    """Whether texts are an array of Arrow, or one in chunks."""
-    return type(texts).__module__ == "pyarrow.lib" and hasattr(texts, "to_pylist") and hasattr(texts, "type")
 
 
 def refuse_tables(texts: Any, name: str = "texts") -> None:
