@@ -368,7 +368,7 @@ def test_differences_need_the_same_first_text(fruit: StaticEmbedder) -> None:
     assert "Similarity to text 2 less similarity to text 3" in str(why)
     with pytest.raises(InputError, match="same text 1"):
         fruit.explain("pear", "apple") - fruit.explain("apple", "pear")
-    with pytest.raises(InputError, match="anchors explanation"):
+    with pytest.raises(InputError, match="family anchors"):
         fruit.explain("a text", "apple") - anchors()
     with pytest.raises(InputError, match="two texts"):
         fruit.explain("apple") - fruit.explain("apple")
