@@ -10,8 +10,6 @@ import scipy.sparse
 
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Embedder
-from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import Row
 from pellucid.index.bm25 import K1, B
 from pellucid.index.terms import Analyser
 
@@ -31,12 +29,6 @@ class SparseLetters(Embedder):
     @property
     def dimensions(self):
         return Dimensions(Dimension(f"letter {chr(97 + n)}") for n in range(26))
-
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        first, second = (self.encode([t]).toarray()[0].astype(float) for t in (text1, text2 or text1))
-        products = first * second / (np.linalg.norm(first) * np.linalg.norm(second) or 1)
-        terms = [Row(self.dimensions[n].name, (chr(97 + n),), c, 0.0) for n, c in enumerate(products.tolist()) if c]
-        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
 
     def save_pretrained(self, path):
         path.mkdir(parents=True)

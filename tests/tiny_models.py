@@ -225,3 +225,13 @@ def tiny_transformer(folder, *, normalize):
     parts = [modules.Transformer(str(folder)), modules.Pooling(16)] + [modules.Normalize()] * normalize
     prompts = {"query": "query: ", "document": "document: "}
     return sentence_transformers.SentenceTransformer(modules=parts, prompts=prompts, device="cpu")
+
+
+def tiny_sparse_encoder(folder):
+    """Return a SPLADE of two layers with random weights."""
+    from sentence_transformers import SparseEncoder
+
+    tokenizer = word_piece()
+    tiny_model("bert", len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return SparseEncoder(str(folder), device="cpu")

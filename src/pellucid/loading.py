@@ -24,6 +24,7 @@ from pellucid.persistence.folder import (
     refuse_special_files,
     resolve_name,
 )
+from pellucid.persistence.store import read_json
 from pellucid.persistence.untrusted import check_finite, check_modules, check_token_ids, translate_load_errors
 
 FAMILIES = {
@@ -37,6 +38,9 @@ FAMILIES = {
 """Family, and its class with the file it is in: a new family is its package and one line here, a name, no import."""
 
 
+SPARSE_ENCODER = "SparseEncoder"
+
+
 def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embedder:
     """Return a model of any family, opened where it is given by name; the one place that makes models of other things.
 
@@ -44,8 +48,8 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
         model: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id ("owner/name",
             downloaded once and cached), a folder, hub id or name ("all-MiniLM-L6-v2") of
             sentence-transformers, or a text file of word vectors (.txt, .vec, also .gz or .xz). A string that looks
-            like a path is never looked up on the hub. Or something opened: a SentenceTransformer, a callable from a
-            list of texts to an array [texts, dimension], or a model of ours, which is given back.
+            like a path is never looked up on the hub. Or something opened: a SentenceTransformer or SparseEncoder, a
+            callable from a list of texts to an array [texts, dimension], or a model of ours, which is given back.
         allow_outside: open also what the folder names elsewhere: an encoder, part or backbone at another path of this
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
         fit: call a function with some thousand sentences when its reasons are first needed, to fit them. Without it
@@ -67,7 +71,10 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
     model = resolve_name(model)
     with allow_external(allow_outside):
         if identify(model) == "sentence-transformers":
-            encoder, folder = open_sentence_transformer(model), Path(model).absolute()
+            folder = Path(model).absolute()
+            config = folder / "config_sentence_transformers.json"
+            is_sparse = config.is_file() and read_json(config).get("model_type") == SPARSE_ENCODER
+            encoder = open_sentence_transformer(model, SPARSE_ENCODER if is_sparse else "SentenceTransformer")
             has_words = (folder / "reasons" / "config.json").is_file()
             return _encoder(encoder, folder / "reasons" if has_words else "words")
         path = locate(model)
@@ -84,6 +91,10 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
 
 def _encoder(model: Any, reasons: Any = None, *, fit: bool = False) -> Embedder:
     """Return an encoder with its reasons; the other families do without the import."""
+    if getattr(model, "model_type", None) == SPARSE_ENCODER:
+        from pellucid.dense.sparse_encoder import SparseEncoderEmbedder
+
+        return SparseEncoderEmbedder(model)
     from pellucid.dense.embedder import EncoderEmbedder
 
     return EncoderEmbedder(model, reasons, fit=fit)
@@ -119,7 +130,7 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str], kind: str = 
         model = opened(spec, trust_remote_code=False, local_files_only=offline, model_kwargs=safe)
         if local:
             check_finite(model, spec)
-        if local and kind == "SentenceTransformer":
+        if local and kind != "CrossEncoder":
             for module in model:
                 inner = getattr(module, "auto_model", None)
                 if inner is None or not hasattr(inner, "get_input_embeddings"):

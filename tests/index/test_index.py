@@ -28,8 +28,6 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.query import EMPTY_TERMS, Marks
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Reasons
 from pellucid.index.terms import Analyser
@@ -39,7 +37,6 @@ from pellucid.text.sentences import sentence_spans
 from pellucid.text.unicode import well_formed
 from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
-from tiny_models import tiny_lexicon
 
 TEXTS = {
     "a": "An apple and a pear stand on the table",
@@ -167,14 +164,6 @@ def check_reasons(folder, models):
                     assert all(hit.reasons.text[s:e] for s, e in row.spans2)
 
 
-@pytest.mark.full
-def test_the_rows_of_a_lexicons_hits_add_up(tmp_path):
-    pytest.importorskip("sentence_transformers")
-    check_reasons(tmp_path / "index", {"m": tiny_lexicon()})
-    with Index.open(tmp_path / "index") as index:  # the model was saved with it
-        assert index.verify() == [] and index.search("the table")[0].reasons.top(1)
-
-
 class Instructed(Embedder):
     """Letters, of which a query counts the vowels alone: a model that reads queries in another way than documents."""
 
@@ -186,13 +175,6 @@ class Instructed(Embedder):
 
     def get_embedding_dimension(self):
         return 12
-
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        sides = zip((text1, text2 or text1), (role1, role2))
-        first, second = (self._encode([t], role, batch_size=1, show_progress_bar=False)[0] for t, role in sides)
-        products = first * second / (np.linalg.norm(first) * np.linalg.norm(second) or 1)
-        terms = [Row(c, (c,), value, 0.0) for c, value in zip("aeioubcdlprt", products.tolist()) if value]
-        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
 
     def save_pretrained(self, path):
         path.mkdir(parents=True)

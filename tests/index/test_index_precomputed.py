@@ -157,6 +157,8 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
         with pytest.raises(InputError, match="below 0"):
             index.add(TEXTS, ids=IDS, vectors={"letters": -rows})
+        with pytest.raises(InputError, match="give a scipy CSR matrix"):
+            index.add(TEXTS, ids=IDS, vectors={"letters": rows.toarray()})
         index.add(TEXTS, ids=IDS, vectors={"letters": rows})
         assert index.score("b", "b", weights={"letters": 1}).score == pytest.approx(1.0)
         assert index.score("b", "a", weights={"letters": 1}).score == 0

@@ -13,7 +13,6 @@ import numpy as np
 
 from pellucid.core.arrays import Role, validate_role
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.loading import load
 from pellucid.text.parquet import text_column_error
@@ -80,9 +79,8 @@ class BatchEncoder:
 
     def _rows(self, texts: Any) -> Any:
         """Return one row a text, float32 [texts, dimension] or CSR."""
-        if isinstance(self.encoder, EncoderEmbedder):
-            return unit_vectors(self.encoder, texts.to_pylist(), role=self.role)
-        return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
+        rows = getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
+        return self.encoder.similarity_rows(rows) if isinstance(self.encoder, EncoderEmbedder) else rows
 
 
 def checked_column(schema: Any, column: str, other_columns: Sequence[str] | None = None) -> int:

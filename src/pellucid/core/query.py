@@ -124,8 +124,9 @@ class Query:
         """What `terms` multiplies: float64 [dimension] or CSR [1, dimension], of length 1."""
         if self._coordinates is not None:
             return self._coordinates()
-        row = l2_normalize(self.vector, np.float64)
-        return row.astype(np.float64) if hasattr(row, "tocsr") else row[0]
+        if hasattr(self.vector, "tocsr"):
+            return self.unit.astype(np.float64)
+        return l2_normalize(self.vector, np.float64)[0]
 
     @cached_property
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:

@@ -53,7 +53,6 @@ BETWEEN = ": "
 _MAX_WEIGHT = 1e100  # their sum stays a number
 _MAX_RECORDED_WEIGHT = 1e18  # in a record
 _SUM_TOLERANCE = 1e-12  # shares that were scaled before are not scaled again: a saved ensemble has the same ones
-_SQUARED_LENGTH_TOLERANCE = 1e-6  # of the squared length of a float32 row
 _RECORD = "ensemble.json"
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
@@ -86,13 +85,7 @@ class Part:
 
     def units(self, rows: Any) -> Any:
         """Return rows of the part's model at length 1 (or 0)."""
-        if isinstance(self.model, EncoderEmbedder):
-            return self.model.similarity_rows(rows)
-        if isinstance(rows, np.ndarray) and rows.dtype == np.float32:
-            squares = np.einsum("nd,nd->n", rows, rows)
-            if ((np.abs(squares - 1) < _SQUARED_LENGTH_TOLERANCE) | (squares == 0)).all():  # no copy is needed
-                return rows
-        return l2_normalize(rows)
+        return self.model.similarity_rows(rows)
 
 
 class EnsembleQuery(Query):
@@ -173,6 +166,11 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
             raise InputError(f"a part is called {shown(name)}; a name is one line of text without {BETWEEN!r} in it")
     parts = tuple(map(Part, named, named.values(), normalized_weights(weights, len(named))))
     for part in parts:
+        if part.model.similarity_fn_name != "cosine":
+            raise InputError(
+                f"{part.name} compares texts by {part.model.similarity_fn_name}, and an ensemble's score is a mean of "
+                'cosines. Accept that: encoder.similarity_fn_name = "cosine"'
+            )
         part.model.get_embedding_dimension()  # a function that gives no rows is refused now
     return parts
 

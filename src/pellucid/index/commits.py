@@ -20,6 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, ReadingError
 from pellucid.index.arrays import REPAIR_HINT, find_invalid_numbers
 from pellucid.index.documents import Document
@@ -258,8 +260,8 @@ def _check_together(state: IndexState, segments: Sequence[Segment]) -> None:
         if state.settings["bm25"] != segment.has_bm25:
             raise ValueError(f"{segment.name} was made with BM25, or without it, and the index was not")
         for model in state.settings["models"]:
-            dimension = segment.dimension_of(model["name"])
-            if dimension not in (None, model["dimension"]):
+            dimension = segment.rows(model["name"], model["dimension"], np.zeros(0, np.int64)).shape[1]
+            if dimension != model["dimension"]:
                 raise ValueError(f"the vectors of {model['name']!r:.60} in {segment.name} have {dimension} numbers")
     if last >= state.next:
         raise ValueError("the number of the next document is taken")

@@ -33,10 +33,6 @@ class TermCounter:
         self._hashes: Integers = np.zeros(0, np.int64)
         self._forget_tokens()
 
-    def __len__(self) -> int:
-        """Return the number of distinct terms so far."""
-        return len(self._numbers)
-
     def _forget_tokens(self) -> None:
         self._tokens: TokenTable | None = None
         empty, start = np.zeros(0, np.int32), np.zeros(1, np.int64)

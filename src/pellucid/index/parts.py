@@ -89,10 +89,6 @@ class Asked(ABC):
         """Return what a dense part adds to the scores of passages with some rows, float32 [passages]."""
         raise NotImplementedError
 
-    def interpretations(self, text: str) -> list[str]:
-        """Return the words of the query, `text`, that are read as less: '"chatgpt" read as "chat"'."""
-        return []
-
 
 class Reading(NamedTuple):
     """What a part says of a query.
@@ -170,8 +166,6 @@ class Bm25Asked(Asked):
         self._question, self._query_spans, self.weights = question, query_spans, weights
         self._average = question.commit.state.average
         self._terms, self._values = list(weights), np.array(list(weights.values()))
-        # By term: how the query writes it, that in lower case, and where.
-        self._query_words: dict[str, tuple[str, str, tuple[Span, ...]]] = {}
 
     def bm25_terms(self, segment: Segment) -> Bm25Terms:
         """Return what the C function asks of a segment."""
@@ -204,15 +198,17 @@ class Bm25Asked(Asked):
 
         return terms
 
+    @cached_property
+    def _query_words(self) -> dict[str, tuple[str, tuple[Span, ...]]]:
+        """By term, how the query writes it, and where."""
+        text, spans = self._question.text, self._query_spans
+        return {term: (normalize(text[slice(*spans[term][0])]).text, tuple(spans[term])) for term in self._terms}
+
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
-        if term not in self._query_words:
-            query_spans = tuple(self._query_spans[term])
-            word = normalize(self._question.text[slice(*query_spans[0])]).text
-            self._query_words[term] = word, lowercase(word), query_spans
-        query_word, lowered, query_spans = self._query_words[term]
+        query_word, query_spans = self._query_words[term]
         text_word = text[slice(*spans[0])]
         text_word = text_word if text_word.isascii() else normalize(text_word).text
-        name = query_word if lowered == lowercase(text_word) else f"{query_word} ~ {text_word}"
+        name = query_word if lowercase(query_word) == lowercase(text_word) else f"{query_word} ~ {text_word}"
         return Row(name, (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), WORD)
 
 
@@ -227,87 +223,6 @@ def _spans_without_passages(query_terms: QueryTerms, passages_with: Mapping[str,
 
 
 # --- Models ---
-
-
-class ModelPart(Part):
-    """A model of an index, with dense rows.
-
-    Attributes:
-        encoder: the model.
-        source: the name or path it was opened by; None for an object.
-        is_named: whether that is a name.
-        dimension: of its rows.
-    """
-
-    is_sparse: ClassVar[bool] = False
-
-    @property
-    def asked(self) -> type[ModelAsked]:
-        """The class of its queries."""
-        return ModelAsked
-
-    def __init__(self, name: str, encoder: Embedder, source: Any) -> None:
-        """Take an opened model, and what it was opened by."""
-        self.name, self.encoder = name, encoder
-        self.source = str(source) if isinstance(source, (str, Path)) else None
-        self.is_named = isinstance(source, str) and (source in bundled_models() or not Path(source).exists())
-        self.fingerprint = fingerprint(encoder)
-        self.dimension = encoder.get_embedding_dimension()
-
-    def row_maker(self) -> RowMaker:
-        """Return what encodes documents."""
-        return self.document_rows
-
-    def document_rows(self, texts: list[str]) -> DocumentRows:
-        """Return the rows of documents, zeros for a text that the model knows nothing of."""
-        return self._checked(self.encoder.encode_document(texts))
-
-    def query_rows(self, texts: list[str]) -> DocumentRows:
-        """Return the rows of queries, as `Question.rows` has them."""
-        return self._checked(self.encoder.encode_query(texts))
-
-    def _checked(self, rows: Any) -> DocumentRows:
-        """Return finite rows so that the product of two is their similarity."""
-        if not np.isfinite(rows.data if self.is_sparse else rows).all():
-            raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
-        return self._units(rows)
-
-    def _units(self, rows: Any) -> DocumentRows:
-        return self.encoder.similarity_rows(rows).astype(np.float32, copy=False)
-
-    def ask(self, question: Question, weight: float) -> Reading:
-        """Read a query, and say which of its words the model does not know."""
-        text, function_words = question.text, question.words.analyser.function_words
-        query, directions = self.encoder.analyze_texts([text], ["query"])[0], self._directions(question, weight)
-        if (row := question.rows.get(self.name)) is None:
-            row = self._checked(query.vector)[:1]
-        query.unit = row if self.is_sparse else row.reshape(-1)
-        if not (row.data if self.is_sparse else row).any():
-            return Reading(None, None, directions=directions)
-        words, (coverage, gaps) = split_words(text), query.coverage_and_gaps
-        guesses = {  # what the model reads as something that is little of it
-            lowercase(word) for word, read_as in coverage.read_as if not is_recognizable_prefix(read_as, word)
-        }
-        unknown = set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}
-        statuses = [
-            IN_VOCABULARY * (word[1:] not in unknown) + CONTENT * (lowercase(word.text) not in function_words)
-            for word in words
-        ]
-        if words and not _has_known_word(statuses):
-            return Reading(None, unknown, directions=directions)
-        if question.word_weights:
-            query = query.reweighted(question.word_weights)
-        asked = self.asked(self, query, query.unit * np.float32(weight), weight, directions)
-        return Reading(asked, unknown, directions=directions)
-
-    def _directions(self, question: Question, weight: float) -> Directions | None:
-        """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
-        steer, texts = question.steer, list(question.steer)
-        rows = self.query_rows(texts).astype(np.float64) if texts else ()
-        moves = {text: weight * steer[text] * row for text, row in zip(texts, rows) if row.any()}
-        names = {text: f"{'more' if steer[text] > 0 else 'less'} of {text!r:.60}" for text in moves}
-        terms = [Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION) for text, name in names.items()]
-        return Directions(np.array(list(moves.values())), tuple(terms)) if moves else None
 
 
 class ModelAsked(Asked):
@@ -347,39 +262,16 @@ class ModelAsked(Asked):
         read = query.against(passages.texts, rows, weight=self._weight)
         return read if self._directions is None else self._directions.added_to(read, rows)
 
-    def interpretations(self, text: str) -> list[str]:
-        """Return the words of the query that the model reads as less."""
-        return self._part.encoder.coverage_and_gaps([text], "query")[0][0].interpretations
-
-
-class SparsePart(ModelPart):
-    """A model with sparse rows, in CSR."""
-
-    is_sparse = True
-
-    def _units(self, rows: Any) -> DocumentRows:
-        rows = super()._units(rows).tocsr()
-        rows.eliminate_zeros()
-        return rows
-
-    @property
-    def asked(self) -> type[ModelAsked]:
-        """The class of its queries."""
-        return SparseAsked
-
-    def _directions(self, question: Question, weight: float) -> Directions | None:
-        return None
-
-    @cached_property
-    def is_signed(self) -> bool:
-        """Whether rows may have numbers below 0, as far as a few texts show."""
-        return bool((self.encoder.encode(list(PROBES)).data < 0).any())
-
 
 class SparseAsked(ModelAsked):
     """A query as a model with sparse rows reads it."""
 
     is_dense = False
+
+    def __init__(self, part: ModelPart, query: Any, vector: Any, weight: float, directions: Directions | None) -> None:
+        """Take the query; what it would score with itself counts as 1, as cosines do."""
+        own_score = float(query.unit.data @ query.unit.data)
+        super().__init__(part, query, vector * np.float32(1 / own_score), weight / own_score, directions)
 
     def segment_scores(self, segment: Segment) -> Floats:
         """Return the sums over the dimensions of the query, from the list of each."""
@@ -392,6 +284,112 @@ class SparseAsked(ModelAsked):
     def row_scores(self, rows: DocumentRows) -> Floats:
         """Return the products of rows with the query's."""
         return (rows @ self.vector.T).toarray().ravel()  # type: ignore[no-any-return]
+
+
+class StaticAsked(ModelAsked):
+    """A query as a static model reads it."""
+
+    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
+        """Return what gives the terms of passages, pairs of words."""
+        name = self._part.name
+        read = self._query.against(passages.texts, *passages.static_words(name))
+        return self._directions.added_to(read, passages.rows(name, self._part.dimension)) if self._directions else read
+
+
+class ModelPart(Part):
+    """A model of an index, with dense rows.
+
+    Attributes:
+        encoder: the model.
+        source: the name or path it was opened by; None for an object.
+        is_named: whether that is a name.
+        dimension: of its rows.
+    """
+
+    is_sparse: ClassVar[bool] = False
+    asked: ClassVar[type[ModelAsked]] = ModelAsked
+
+    def __init__(self, name: str, encoder: Embedder, source: Any) -> None:
+        """Take an opened model, and what it was opened by."""
+        self.name, self.encoder = name, encoder
+        self.source = str(source) if isinstance(source, (str, Path)) else None
+        self.is_named = isinstance(source, str) and (source in bundled_models() or not Path(source).exists())
+        self.fingerprint = fingerprint(encoder)
+        self.dimension = encoder.get_embedding_dimension()
+
+    def row_maker(self) -> RowMaker:
+        """Return what encodes documents."""
+        return self.document_rows
+
+    def document_rows(self, texts: list[str]) -> DocumentRows:
+        """Return the rows of documents, zeros for a text that the model knows nothing of."""
+        return self.checked_rows(self.encoder.encode_document(texts))
+
+    def query_rows(self, texts: list[str]) -> DocumentRows:
+        """Return the rows of queries, as `Question.rows` has them."""
+        return self.checked_rows(self.encoder.encode_query(texts))
+
+    def checked_rows(self, rows: Any) -> DocumentRows:
+        """Return finite rows so that the product of two is their similarity."""
+        if not np.isfinite(rows.data if self.is_sparse else rows).all():
+            raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
+        return self._units(rows)
+
+    def _units(self, rows: Any) -> DocumentRows:
+        return self.encoder.similarity_rows(rows).astype(np.float32, copy=False)
+
+    def ask(self, question: Question, weight: float) -> Reading:
+        """Read a query, and say which of its words the model does not know."""
+        text, function_words = question.text, question.words.analyser.function_words
+        query, directions = self.encoder.analyze_texts([text], ["query"])[0], self._directions(question, weight)
+        if (row := question.rows.get(self.name)) is None:
+            row = self.checked_rows(query.vector)[:1]
+        query.unit = row if self.is_sparse else row.reshape(-1)
+        if not (row.data if self.is_sparse else row).any():
+            return Reading(None, None, directions=directions)
+        words, (coverage, gaps) = split_words(text), query.coverage_and_gaps
+        guesses = {  # what the model reads as something that is little of it
+            lowercase(word) for word, read_as in coverage.read_as if not is_recognizable_prefix(read_as, word)
+        }
+        unknown = set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}
+        statuses = [
+            IN_VOCABULARY * (word[1:] not in unknown) + CONTENT * (lowercase(word.text) not in function_words)
+            for word in words
+        ]
+        if words and not _has_known_word(statuses):
+            return Reading(None, unknown, directions=directions)
+        if question.word_weights:
+            query = query.reweighted(question.word_weights)
+        asked = self.asked(self, query, query.unit * np.float32(weight), weight, directions)
+        return Reading(asked, unknown, directions=directions)
+
+    def _directions(self, question: Question, weight: float) -> Directions | None:
+        """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
+        steer, texts = question.steer, list(question.steer)
+        rows = self.query_rows(texts).astype(np.float64) if texts else ()
+        moves = {text: weight * steer[text] * row for text, row in zip(texts, rows) if row.any()}
+        names = {text: f"{'more' if steer[text] > 0 else 'less'} of {text!r:.60}" for text in moves}
+        terms = [Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION) for text, name in names.items()]
+        return Directions(np.array(list(moves.values())), tuple(terms)) if moves else None
+
+
+class SparsePart(ModelPart):
+    """A model with sparse rows, in CSR."""
+
+    is_sparse, asked = True, SparseAsked
+
+    def _units(self, rows: Any) -> DocumentRows:
+        rows = super()._units(rows).tocsr()
+        rows.eliminate_zeros()
+        return rows
+
+    def _directions(self, question: Question, weight: float) -> Directions | None:
+        return None
+
+    @cached_property
+    def is_signed(self) -> bool:
+        """Whether rows may have numbers below 0, as far as a few texts show."""
+        return bool((self.encoder.encode(list(PROBES)).data < 0).any())
 
 
 class StaticPart(ModelPart):
@@ -415,16 +413,6 @@ class StaticPart(ModelPart):
                 asked = StaticAsked(self, pairs, pairs.vector, weight, directions)
                 return Reading(asked, unknown, directions=directions)
         return Reading(None, unknown, directions=directions)
-
-
-class StaticAsked(ModelAsked):
-    """A query as a static model reads it."""
-
-    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
-        """Return what gives the terms of passages, pairs of words."""
-        name = self._part.name
-        read = self._query.against(passages.texts, *passages.static_words(name))
-        return self._directions.added_to(read, passages.rows(name, self._part.dimension)) if self._directions else read
 
 
 def _has_known_word(statuses: Sequence[int]) -> bool:

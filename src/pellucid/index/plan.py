@@ -105,7 +105,8 @@ class QueryPlan:
     @cached_property
     def partly_known(self) -> dict[str, list[str]]:
         """Of each model that counts, the words of the query that it reads as less: '"chatgpt" read as "chat"'."""
-        words = {name: asked.interpretations(self.query) for name, asked in self.parts.items()}
+        encoders = {name: model.encoder for name, model in self.snapshot.models.items() if name in self.parts}
+        words = {name: e.coverage_and_gaps([self.query], "query")[0][0].interpretations for name, e in encoders.items()}
         return {name: read_as for name, read_as in words.items() if read_as}
 
 
@@ -131,7 +132,7 @@ def plan_query(
     question = Question(query, snapshot.words, snapshot.commit, word_weights, steer, rows)
     parts = snapshot.parts
     readings = {name: parts[name].ask(question, weight) for name, weight in shares.items() if weight > 0}
-    known_texts = {text for reading in readings.values() if reading.directions for text in reading.directions.texts}
+    known_texts = {row.key[1] for reading in readings.values() if reading.directions for row in reading.directions.rows}
     if oov := [text for text in steer if text not in known_texts]:
         raise InputError(
             f"steer has {', '.join(map(repr, oov)):.120}, and no dense model of this search knows a word of it. "

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.core.arrays import l2_normalize
 from pellucid.core.fingerprint import same_model
 from pellucid.errors import InputError, shown
 from pellucid.index.arrays import DocumentRows, joined_rows, largest_sizes
@@ -88,7 +87,7 @@ class PrecomputedVectors:
             if array.shape[0] < end:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
         passages = np.repeat(np.arange(len(documents)), [len(document.ends) for document in documents])
-        return {name: _normalized_rows(array[start:end])[passages] for name, array in self.arrays.items()}
+        return {name: _stored(array[start:end], self.models[name])[passages] for name, array in self.arrays.items()}
 
 
 def remaining_precomputed(state: IndexState, models: Mapping[str, ModelPart]) -> list[str]:
@@ -121,6 +120,8 @@ def _validate(name: str, array: Any, model: ModelPart) -> Any:
         array = array.tocsr(copy=True)
         array.sum_duplicates()
     else:
+        if model.is_sparse:
+            raise InputError(f"vectors of {name!r} are dense, and its model is sparse; give a scipy CSR matrix")
         array = array.detach().float().cpu().numpy() if hasattr(array, "detach") else array  # a tensor
         try:
             array = np.asarray(array)
@@ -146,16 +147,14 @@ def _validate(name: str, array: Any, model: ModelPart) -> Any:
     return array
 
 
-def _normalized_rows(block: Any) -> DocumentRows:
-    """Return rows of any numeric type at length 1 in float32, zeros as they are."""
-    rows, is_sparse = block.astype(np.float64), hasattr(block, "indptr")
-    largest = largest_sizes(rows)  # is taken out first: its square may be too large
-    largest[largest == 0] = 1.0
-    if is_sparse:
-        rows.data /= largest.repeat(np.diff(rows.indptr))
-    else:
-        rows /= largest[:, None]
-    rows = l2_normalize(rows, np.float64).astype(np.float32)
-    if is_sparse:
-        rows.eliminate_zeros()
-    return rows
+def _stored(block: Any, model: ModelPart) -> DocumentRows:
+    """Return rows of any numeric type as the model's are stored, zeros as they are."""
+    rows = block.astype(np.float64)
+    if model.encoder.similarity_fn_name == "cosine":
+        largest = largest_sizes(rows)  # is taken out first: its square may be too large
+        largest[largest == 0] = 1.0
+        if model.is_sparse:
+            rows.data /= largest.repeat(np.diff(rows.indptr))
+        else:
+            rows /= largest[:, None]
+    return model.checked_rows(rows.astype(np.float32))

@@ -321,13 +321,11 @@ class _Found:
 
     def rows(self, name: str, dimension: int, passages: Any) -> DocumentRows:
         """Return the stored rows of a model, zeros for none."""
-        vectors = [self.points[passage].vector.get(name) for passage in passages.tolist()]
-        rows, is_sparse = np.zeros((len(passages), dimension), np.float32), False
-        for row, vector in zip(rows, vectors):
-            is_sparse |= isinstance(vector, qdrant.SparseVector)
-            if vector is not None:
-                row[vector.indices if is_sparse else slice(None)] = vector.values if is_sparse else vector
-        if not is_sparse:
+        rows = np.zeros((len(passages), dimension), np.float32)
+        for row, passage in zip(rows, passages.tolist()):
+            if (stored := self.points[passage].vector.get(name)) is not None:
+                row[getattr(stored, "indices", slice(None))] = getattr(stored, "values", stored)
+        if not self._index._snapshot.models[name].is_sparse:
             return rows
         from scipy.sparse import csr_matrix
 

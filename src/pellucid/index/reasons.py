@@ -77,11 +77,6 @@ class Directions(NamedTuple):
     vectors: npt.NDArray[np.float64]
     rows: tuple[Row, ...]
 
-    @property
-    def texts(self) -> list[str]:
-        """The texts of the directions."""
-        return [row.key[1] for row in self.rows]
-
     def added_to(self, read: TermsOfPassage, stored: DocumentRows) -> TermsOfPassage:
         """Return what gives the terms of passages with those of the directions, given the stored rows."""
 

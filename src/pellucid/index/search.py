@@ -114,12 +114,8 @@ def _parts_of_passages(
 
 def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]:
     """Return the scores that some parts add up to, and which of them share anything with the query."""
-    first, *others = parts.values()
-    total, is_shared = first.astype(np.float64), first != 0
-    for values in others:
-        total += values
-        is_shared |= values != 0
-    return total, is_shared
+    values = np.array(list(parts.values()), np.float64)
+    return values.sum(axis=0), np.asarray(values.any(axis=0))
 
 
 def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterator[tuple[Integers, dict[str, Floats]]]:

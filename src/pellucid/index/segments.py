@@ -189,12 +189,6 @@ class Segment:
 
     # What a search reads
 
-    def dimension_of(self, part: str) -> int | None:
-        """Return the number of dimensions of a dense part, None for a sparse one."""
-        if f"rows:{part}.ends" in self.tensors:
-            return None
-        return int(self.tensors[f"vectors:{part}"].shape[1])
-
     def postings_spans(self, terms: Collection[str]) -> dict[str, PostingsSpan]:
         """Return by term where its postings are; they are remembered."""
         remembered = self._postings_spans  # another may take its place, but nothing is removed from it

@@ -235,7 +235,7 @@ def _check_transformer(folder: Path) -> None:
     named: Any = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
     is_known_class = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
     missing: list[str] = []
-    for loader in (transformers.AutoModel, *[named] * is_known_class):  # a head that the config names is not used
+    for loader in (*[named] * is_known_class, transformers.AutoModel):  # a head that the config names may be missing
         _, loading_info = loader.from_pretrained(
             str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
         )
@@ -260,7 +260,8 @@ def _check_module(folder: Path) -> None:
     ):
         raise ModelFolderError(f"{path} claims a larger layer than the weights beside it, {n_numbers:,} numbers")
     activation = config.get("activation_function", "torch.nn.modules.")
-    if not isinstance(activation, str) or not activation.startswith("torch.nn.modules."):
+    is_named = activation in ("relu", "log1p_relu")  # of SpladePooling
+    if not is_named and not (isinstance(activation, str) and activation.startswith("torch.nn.modules.")):
         raise ModelFolderError(f"{path} names code from elsewhere, {activation!r:.80}")
 
 
