@@ -126,8 +126,9 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str], kind: str = 
 
         safe, local = {"use_safetensors": True}, folder is not None
         offline = local or hub_has_no_address()
-        opened = getattr(sentence_transformers, kind)
-        model = opened(spec, trust_remote_code=False, local_files_only=offline, model_kwargs=safe)
+        model = getattr(sentence_transformers, kind)(
+            spec, trust_remote_code=False, local_files_only=offline, model_kwargs=safe
+        )
         if local:
             check_finite(model, spec)
         if local and kind != "CrossEncoder":

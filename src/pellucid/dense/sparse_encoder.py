@@ -27,8 +27,8 @@ class SparseEncoderEmbedder(EncoderEmbedder):
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
         method = getattr(self.model, f"encode_{role}" if role else "encode")
         with lock_of(self.model):
-            rows = method(texts or ["a text"], batch_size=batch_size, show_progress_bar=show_progress_bar)
-        return to_2d_array(rows)[: len(texts)].astype(np.float32)
+            rows = to_2d_array(method(texts or ["a text"], batch_size=batch_size, show_progress_bar=show_progress_bar))
+        return rows[: len(texts)].astype(np.float32)
 
     @property
     def similarity_fn_name(self) -> str:  # type: ignore[override]
@@ -42,8 +42,7 @@ class SparseEncoderEmbedder(EncoderEmbedder):
     @cached_property
     def dimensions(self) -> Dimensions:
         """The tokens in the order of their ids, as the tokenizer spells them."""
-        size = self.encode([]).shape[1]
-        tokens = self.tokenizer.convert_ids_to_tokens(range(size))
+        tokens = self.tokenizer.convert_ids_to_tokens(range(self.encode([]).shape[1]))
         return Dimensions(Dimension(token or f"token {number}") for number, token in enumerate(tokens))
 
     def similarity_rows(self, embeddings: Any) -> Any:

@@ -81,10 +81,7 @@ class Part:
     ) -> Any:
         """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
         texts = self.model.canonical_texts(texts)
-        return self.units(self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
-
-    def units(self, rows: Any) -> Any:
-        """Return rows of the part's model at length 1 (or 0)."""
+        rows = self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
         return self.model.similarity_rows(rows)
 
 
@@ -100,7 +97,7 @@ class EnsembleQuery(Query):
     def vector(self) -> Any:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
         rows = [to_2d_array(member.vector) for member in self.members]
-        return self.model._joined([part.units(row) for part, row in zip(self.model.parts, rows)])[0]
+        return self.model._joined([part.model.similarity_rows(row) for part, row in zip(self.model.parts, rows)])[0]
 
     def use_vector(self, vector: Any) -> Query:
         """Take the row that `encode` gave for the text, and give each part its own."""

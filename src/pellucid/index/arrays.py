@@ -209,8 +209,9 @@ def _row_arrays(part: str, rows: DocumentRows) -> Tensors:
         return _inverted_counts(rows)
     if isinstance(rows, np.ndarray):
         return _dense(part, rows)
-    sizes, indices = np.diff(rows.indptr).astype(np.int64), rows.indices.astype(np.int64)
-    return _coordinates(part, sizes, indices, rows.data.astype(np.float32))
+    return _coordinates(
+        part, np.diff(rows.indptr).astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)
+    )
 
 
 def read_rows(tensors: Tensors, part: str, dimension: int, passages: Integers) -> DocumentRows:

@@ -65,6 +65,9 @@ class Question(NamedTuple):
 class Asked(ABC):
     """A query as a part reads it that knows a word of it, times the weight of the part.
 
+    For a search, a dense one has `row_scores`, which gives the scores of passages by their stored rows; another, but
+    for BM25's, has `segment_scores`: what it adds to the score of each passage of a segment, float32 [passages].
+
     Attributes:
         vector: whose products with stored rows are the scores; float32 [dimension] where `is_dense`.
         is_dense: whether the C function computes them.
@@ -80,14 +83,6 @@ class Asked(ABC):
     @abstractmethod
     def text_scores(self, texts: list[str]) -> Floats:
         """Return what the part adds to the scores of texts that are not in the index."""
-
-    def segment_scores(self, segment: Segment) -> Floats:
-        """Return what the part adds to the score of each passage of a segment, float32 [passages], without C."""
-        raise NotImplementedError
-
-    def row_scores(self, rows: DocumentRows) -> Floats:
-        """Return what a dense part adds to the scores of passages with some rows, float32 [passages]."""
-        raise NotImplementedError
 
 
 class Reading(NamedTuple):
@@ -152,8 +147,8 @@ class Bm25(Part):
             terms_of_word = weights.keys() & self._analyser.terms(word)
             weights |= {term: word_weight * weights[term] for term in terms_of_word}
         absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
-        asked = Bm25Asked(question, query_terms.spans, weights) if weights else None
-        return Reading(asked, _spans_without_passages(query_terms, passages_with), absent_acronyms)
+        known = Bm25Asked(question, query_terms.spans, weights) if weights else None
+        return Reading(known, _spans_without_passages(query_terms, passages_with), absent_acronyms)
 
 
 class Bm25Asked(Asked):
@@ -239,10 +234,8 @@ class ModelAsked(Asked):
     def row_scores(self, rows: DocumentRows) -> Floats:
         """Return the products of rows with the vector: equal rows have equal ones, which BLAS does not give."""
         if len(rows) == 1:  # which einsum would cut into blocks of 8,192 numbers
-            rows = np.repeat(rows, 2, axis=0)
-            return self.row_scores(rows)[:1]
-        products: Floats = np.einsum("ij,j->i", rows, self.vector)
-        return products
+            return self.row_scores(np.repeat(rows, 2, axis=0))[:1]
+        return np.einsum("ij,j->i", rows, self.vector)  # type: ignore[no-any-return]
 
     def text_scores(self, texts: list[str]) -> Floats:
         """Return what the model adds to the scores of texts."""
@@ -360,8 +353,9 @@ class ModelPart(Part):
             return Reading(None, unknown, directions=directions)
         if question.word_weights:
             query = query.reweighted(question.word_weights)
-        asked = self.asked(self, query, query.unit * np.float32(weight), weight, directions)
-        return Reading(asked, unknown, directions=directions)
+        return Reading(
+            self.asked(self, query, query.unit * np.float32(weight), weight, directions), unknown, directions=directions
+        )
 
     def _directions(self, question: Question, weight: float) -> Directions | None:
         """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
@@ -410,8 +404,9 @@ class StaticPart(ModelPart):
             spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
             pairs = WordPairs(self.encoder, question.text, spans_by_row, spelled, weight, question.word_weights)
             if pairs.vector.any():
-                asked = StaticAsked(self, pairs, pairs.vector, weight, directions)
-                return Reading(asked, unknown, directions=directions)
+                return Reading(
+                    StaticAsked(self, pairs, pairs.vector, weight, directions), unknown, directions=directions
+                )
         return Reading(None, unknown, directions=directions)
 
 

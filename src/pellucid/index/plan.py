@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError
 from pellucid.index.commits import Commit
-from pellucid.index.parts import Asked, Bm25, ModelPart, Part, Question, StaticPart
+from pellucid.index.parts import Bm25, ModelPart, Part, Question, StaticPart
 from pellucid.index.settings import BM25, Calibration, stored_calibration
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
@@ -80,7 +80,7 @@ class QueryPlan:
     query: str
     shares: Mapping[str, float]
     snapshot: Snapshot
-    parts: Mapping[str, Asked]
+    parts: Mapping[str, Any]  # of Asked
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
     calibration: Calibration | None = None

@@ -53,8 +53,8 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
         if segment.has_bm25:
             stored = segment.signatures()[passages]
             differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
-            for passage in passages[differs][:MAX_LISTED].tolist():
-                problems.append(f"{segment.name}: the terms of passage {passage} are not those of its text")
+            changed = passages[differs][:MAX_LISTED].tolist()
+            problems += [f"{segment.name}: the terms of passage {n} are not those of its text" for n in changed]
         terms += sum(lengths)
         problems += _check_columns(segment, state.fields)
     problems += [f"document {id!r:.60} is there {n} times" for id, n in ids.most_common(MAX_LISTED) if n > 1]

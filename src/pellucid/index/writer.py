@@ -298,12 +298,9 @@ def replace_documents(
     deleted_terms = sum(
         int(segments[i].lengths[passages].sum()) for i, passages in deleted_passages.items() if segments[i].has_bm25
     )
-    settings = state.settings
-    if not precomputed <= set(precomputed_parts(settings)):
-        settings = with_precomputed(settings, [*precomputed_parts(settings), *precomputed])
     state_after = replace(
         state,
-        settings=settings,
+        settings=with_precomputed(state.settings, [*precomputed_parts(state.settings), *precomputed]),
         next=state.next + len(documents),
         fields=dict(state.fields),
         documents=state.documents + len(documents) - len(replaced),
@@ -349,8 +346,7 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
         documents += len(added)
         passages += sum(len(document.ends) for document in added)
         terms += rows[BM25].total if BM25 in rows else 0
-    counts_after = (documents, passages, terms)
-    state = IndexState(settings, previous.state.commit, previous.state.next, *counts_after, fields)
+    state = IndexState(settings, previous.state.commit, previous.state.next, documents, passages, terms, fields)
     writer.save(state, stored)
     return snapshot._replace(commit=writer.commit)
 
