@@ -81,8 +81,11 @@ class Part:
     ) -> Any:
         """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
         texts = self.model.canonical_texts(texts)
-        rows = self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
-        return self.model.similarity_rows(rows)
+        return self.units(self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
+
+    def units(self, rows: Any) -> Any:
+        """Return rows of the part's model at length 1 (or 0); an ensemble's are shorter where it lacks a part."""
+        return l2_normalize(rows) if isinstance(self.model, EnsembleEmbedder) else self.model.similarity_rows(rows)
 
 
 class EnsembleQuery(Query):
@@ -97,7 +100,7 @@ class EnsembleQuery(Query):
     def vector(self) -> Any:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
         rows = [to_2d_array(member.vector) for member in self.members]
-        return self.model._joined([part.model.similarity_rows(row) for part, row in zip(self.model.parts, rows)])[0]
+        return self.model._joined([part.units(row) for part, row in zip(self.model.parts, rows)])[0]
 
     def use_vector(self, vector: Any) -> Query:
         """Take the row that `encode` gave for the text, and give each part its own."""
@@ -163,7 +166,7 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
             raise InputError(f"a part is called {shown(name)}; a name is one line of text without {BETWEEN!r} in it")
     parts = tuple(map(Part, named, named.values(), normalized_weights(weights, len(named))))
     for part in parts:
-        if part.model.similarity_fn_name != "cosine":
+        if part.model.similarity_fn_name != "cosine" and not isinstance(part.model, EnsembleEmbedder):
             raise InputError(
                 f"{part.name} compares texts by {part.model.similarity_fn_name}, and an ensemble's score is a mean of "
                 'cosines. Accept that: encoder.similarity_fn_name = "cosine"'

@@ -248,8 +248,7 @@ class GroupedRows:
 
     def everywhere(self, line: Group) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
         """Return all places of the words of a line in texts 1 and 2; its own are, of a phrase, the first."""
-        first, second = (words.everywhere(spans) for words, spans in zip(self._words, (line.spans1, line.spans2)))
-        return first, second
+        return self._words[0].everywhere(line.spans1), self._words[1].everywhere(line.spans2)
 
     def groups(self, k: int | None, remainder: float) -> list[Group]:
         """Return at most `k` lines, the largest first, then what is in none of them; all add up to the score."""

@@ -177,8 +177,8 @@ class Summary(NamedTuple):
             return f"{how} about {and_listed(f'{self._noun(line)} ({self._amount(line)})' for line in chosen)}"
         against = [line for line in large if line.share <= -_MIN_SHARE and falls.get(line, -1.0) < 0][:1]
         if not chosen:
-            has_pairs = len(self.texts) == 2 and any(group.kind == "other words" for group in self.groups)
-            return opening + f": no {'known ' * bool(self.unknown)}words are close to each other" * has_pairs
+            is_of_pairs = len(self.texts) == 2 and "other words" in [group.kind for group in self.groups]
+            return opening + ": no words stand out" * is_of_pairs
         clauses = list(map(self._clause, chosen))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
         others = [clause for clause in clauses if not clause.startswith(_SAME)]
