@@ -279,10 +279,11 @@ def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[s
         [of_text[n] for n in own if n not in other and not own[n] <= {*other} and n not in set().union(*other.values())]
         for of_text, own, other in zip(numbers, pieces, pieces[::-1])
     ]
-    for kind, of_texts in (("numbers", only), ("names", _exchanged_names(texts))):
+    # quantities may be equal: 750 ml and 0.75 l
+    for what, of_texts in (("numbers that only one text has", only), ("the names differ", _exchanged_names(texts))):
         if all(of_texts):
             named = " / ".join(", ".join(of_text[:_MAX_NAMED]) for of_text in of_texts)
-            yield f"the {kind} differ: {named}", {lowercase(name) for of_text in of_texts for name in of_text}
+            yield f"{what}: {named}", {lowercase(name) for of_text in of_texts for name in of_text}
     words = [_SAID.findall(lowercase(text)) for text in texts]
     denials = [function_words(of_text).negation - _PIECES for of_text in words]
     denying = [
