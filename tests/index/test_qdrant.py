@@ -25,7 +25,7 @@ CONDITIONS = [
     {"lang": "de"}, {"lang": {"ne": "de"}}, {"lang": {"nin": ["de", "fr"]}}, {"day": "2024-03-02"},
     {"day": {"gt": "2024-03-02"}}, {"day": {"lt": "2024-05-01T12:00"}}, {"ok": True}, {"ok": {"ne": True}},
     {"tags": "x"}, {"tags": ["y", "z"]}, {"dotted.name": 1}, {"lang": {"exists": False}}, {"year": {"exists": True}},
-    [{"lang": "fr"}, {"year": {"lt": 2003}, "ok": False}],
+    {'a "quoted\\ one': 1}, [{"lang": "fr"}, {"year": {"lt": 2003}, "ok": False}],
 ]  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def documents():
     texts[7] = "a zebra on wheels. " * 40 + "An apple at the end."
     metadata = [
         {"year": 2000 + n % 20, "lang": ["en", "de", "fr"][n % 3], "ok": n % 2 == 0, "dotted.name": n % 4,
-         "day": f"2024-0{1 + n % 7}-0{1 + n % 5}", "tags": [["x"], ["x", "y"], ["z"]][n % 3]}
+         'a "quoted\\ one': n % 5, "day": f"2024-0{1 + n % 7}-0{1 + n % 5}", "tags": [["x"], ["x", "y"], ["z"]][n % 3]}
         for n in range(149)
     ]  # fmt: skip
     metadata.append({})
@@ -118,7 +118,11 @@ def test_what_cannot_be_used_is_named(pair, client, fruit):
         QdrantIndex(client, "docs", {"fruit": fruit.scale({0: 2.0}), "letters": SparseLetters()})
     with pytest.raises(InputError, match="no part of the index is called wheels"):
         remote.search("apple", weights={"wheels": 1})
-    with pytest.raises(InputError, match="operator 'near'"):
-        remote.search("apple", where={"year": {"near": 3}})
+    for query in ("apple", ""):  # which asks nothing of the server
+        with pytest.raises(InputError, match="operator 'near'"):
+            remote.search(query, where={"year": {"near": 3}})
+    for option, value in (("stop_words", "the"), ("passage_characters", 0)):
+        with pytest.raises(InputError, match=option):
+            QdrantIndex.create(client, "other", {"fruit": fruit}, **{option: value})
     empty = QdrantIndex.create(client, "empty", {"fruit": fruit})
     assert not empty.search("apple") and empty.add([]) == len(empty) == 0

@@ -93,7 +93,6 @@ def topics(
     \b
     Examples:
       pellucid topics reviews.csv --field review -n 12
-      pellucid topics reviews.csv --field review
       pellucid topics reviews.csv --field review -o labels.csv
     """
     from pellucid.analysis.clustering import topics as find

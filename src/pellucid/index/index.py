@@ -38,6 +38,7 @@ from pellucid.index.query import SearchQuery, Weights
 from pellucid.index.search import plan_of, run, score_document
 from pellucid.index.settings import (
     check_settings,
+    chosen_settings,
     precomputed_parts,
     settings_for,
     validate_weights,
@@ -101,15 +102,8 @@ class Index(DocumentCollection):
         """
         folder = Path(os.path.expanduser(path)).absolute()
         _check_vacant(folder)
-        check_integer("passage_characters", passage_characters, 100)
-        if isinstance(stop_words, str):  # whose letters would be the words
-            raise InputError(f"stop_words is {shown(stop_words)}; give a list of words")
+        chosen = chosen_settings(language, stop_words, passage_characters, weights, bm25=bm25)
         opened = open_models(models)
-        stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
-        chosen = {
-            "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
-            "weights": weights,
-        }  # fmt: skip
         settings = settings_for(chosen, opened)
         with writing_folder(folder, _check_vacant) as tmp_path:  # whole or not there; another process may be faster
             settings["models"] = store_models(tmp_path, opened, "models-1")

@@ -51,12 +51,15 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
     return {name: open_part(name, model) for name, model in named.items()}
 
 
-def store_models(folder: Path, models: Mapping[str, ModelPart], copies: str) -> list[dict[str, Any]]:
-    """Return how the models can be opened again; those given as objects or folders are copied to folder/copies."""
+def store_models(folder: Path | None, models: Mapping[str, ModelPart], copies: str = "") -> list[dict[str, Any]]:
+    """Return how the models can be opened again; those given as objects or folders are copied to folder/copies.
+
+    Without a folder none is copied: an object has to be given again.
+    """
     stored = []
     for name, model in models.items():
-        copied, files = not model.is_named and opened_with(model.encoder) != FUNCTION, {}
-        if copied:
+        copied, files = folder is not None and not model.is_named and opened_with(model.encoder) != FUNCTION, {}
+        if folder is not None and copied:
             copy = folder / copies / name
             model.encoder.save_pretrained(copy)
             files = {file.relative_to(copy).as_posix(): checksum(file) for file in copy.rglob("*") if file.is_file()}
@@ -70,6 +73,13 @@ def store_models(folder: Path, models: Mapping[str, ModelPart], copies: str) -> 
 def model_source(stored: Mapping[str, Any]) -> str:
     """Return where a stored model comes from, in words."""
     return str(stored["source"] or ("a copy" if stored["copy"] else "given"))
+
+
+def model_labels(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return by part where its model comes from, and the first digits of its fingerprint."""
+    return {
+        model["name"]: f"{model_source(model)} ({model['fingerprint']['stored'][:12]})" for model in settings["models"]
+    }
 
 
 def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float = math.inf) -> str:

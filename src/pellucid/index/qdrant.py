@@ -34,13 +34,13 @@ from pellucid.index.documents import (
 )
 from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage
 from pellucid.index.metadata import COLUMNS_PER_FIELD, column_kind, kind_of, parse_where, timestamp
-from pellucid.index.models import model_source, open_models, open_stored_models
+from pellucid.index.models import model_labels, open_models, open_stored_models, store_models
 from pellucid.index.parts import Asked, Bm25Asked
 from pellucid.index.plan import Snapshot
 from pellucid.index.query import Conditions, SearchQuery, Weights
 from pellucid.index.search import plan_of
 from pellucid.index.segments import PostingsSpan
-from pellucid.index.settings import BM25, check_settings, check_types, settings_for
+from pellucid.index.settings import BM25, check_settings, check_types, chosen_settings, settings_for
 from pellucid.text.unicode import canonicalize
 
 try:
@@ -79,8 +79,9 @@ class QdrantIndex:
             self._settings, self._average = dict(stored["settings"]), float(stored["average"])  # type: ignore[index]
             check_types(self._settings)
         except (KeyError, TypeError, ValueError) as error:
-            problem = f"the collection {shown(name)} is not there, or holds no index. Make one: QdrantIndex.create"
-            raise IndexFolderError(problem) from error
+            raise IndexFolderError(
+                f"the collection {shown(name)} is not there, or holds no index. Make one: QdrantIndex.create"
+            ) from error
         check_settings(self._settings, place / "settings")
         opened = open_stored_models(place, self._settings["models"], models or {}, check=True)
         self._snapshot = Snapshot.from_commit(Commit(IndexState(self._settings), (), (0, 0, 0)), opened)
@@ -107,20 +108,12 @@ class QdrantIndex:
         Raises:
             InputError: there is such a collection, or an argument has a value that cannot be used.
         """
+        chosen = chosen_settings(language, stop_words, passage_characters, weights)
         client, opened = _client_of(client), open_models(models)
         if client.collection_exists(name):
             raise InputError(f"the collection {shown(name)} exists; open it: QdrantIndex(client, {shown(name)})")
-        stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
-        chosen = {
-            "bm25": True, "language": language, "stop_words": stops, "passage_characters": passage_characters,
-            "weights": weights,
-        }  # fmt: skip
         settings = settings_for(chosen, opened)
-        settings["models"] = [
-            {"name": part, "source": model.source, "copy": None, "files": {}, "dimension": model.dimension,
-             "fingerprint": model.fingerprint}
-            for part, model in opened.items()
-        ]  # fmt: skip
+        settings["models"] = store_models(None, opened)
         dense = {part: model.dimension for part, model in opened.items() if not model.is_sparse}
         sparse = [BM25, *(part for part, model in opened.items() if model.is_sparse)]
         client.create_collection(
@@ -170,11 +163,10 @@ class QdrantIndex:
     def _average_length(self, lengths: Sequence[int] = ()) -> float:
         """Return the mean number of terms of a passage; the first documents set it."""
         if not self._average:  # else it is fixed
-            metadata = self.client.get_collection(self.name).config.metadata
-            self._average = float(metadata["pellucid"]["average"]) or sum(lengths) / max(len(lengths), 1)
-            stored = {"settings": self._settings, "average": self._average}
+            stored = self.client.get_collection(self.name).config.metadata["pellucid"]
+            self._average = float(stored["average"]) or sum(lengths) / max(len(lengths), 1)
             if lengths:
-                self.client.update_collection(self.name, metadata={"pellucid": stored})
+                self.client.update_collection(self.name, metadata={"pellucid": {**stored, "average": self._average}})
         return self._average
 
     def _store(self, documents: Sequence[Document]) -> None:
@@ -239,6 +231,7 @@ class QdrantIndex:
             InputError: an argument has a value that cannot be used.
         """
         asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, min_score)
+        conditions = _filter_for(where)
         found, n_passages = _Found(self), self._count()
         state = IndexState(
             self._settings, documents=len(self), passages=n_passages, terms=self._average_length() * n_passages,  # type: ignore[arg-type]
@@ -249,7 +242,7 @@ class QdrantIndex:
         requests = [
             qdrant.QueryRequest(
                 query=vector.tolist() if isinstance(vector, np.ndarray) else vector,
-                using=name, limit=n_candidates, filter=_filter_for(where), with_payload=True, with_vector=True,
+                using=name, limit=n_candidates, filter=conditions, with_payload=True, with_vector=True,
                 params=qdrant.SearchParams(exact=True) if exact else None,
             )
             for name, vector in asked_of.items()
@@ -259,8 +252,9 @@ class QdrantIndex:
         best = self._best_passages(found.points, asked_of, list(plan.weights))[: top_k + offset]
         # What the last candidate of each part has, no passage that was not sent can surpass.
         most = sum(a.points[-1].score for a in answers if len(a.points) == n_candidates)
-        is_all = all(len(answer.points) < n_candidates for answer in answers)
-        is_proven = is_all or (len(best) == top_k + offset and best[-1][0] >= most)
+        is_proven = all(len(answer.points) < n_candidates for answer in answers) or (
+            len(best) == top_k + offset and best[-1][0] >= most
+        )
         hits, selected = list[Hit](), [item for item in best if min_score is None or item[0] >= min_score][offset:]
         for start in range(0, len(selected), HITS_READ_TOGETHER):
             scored = [passage for _, passage in selected[start : start + HITS_READ_TOGETHER]]
@@ -269,11 +263,10 @@ class QdrantIndex:
                 number, document = found.points[row].payload["passage"], found.document(row)
                 begin = document.ends[number - 1] if number else 0
                 hits.append(Hit(document.id, sum(parts.values()), parts, number, begin, block, position))
-        sources = {model["name"]: model_source(model) for model in self._settings["models"]}
         is_exact = is_proven and (exact or not any(isinstance(vector, np.ndarray) for vector in asked_of.values()))
         return Hits(
             plan.query, state.documents, dict(plan.shares), tuple(hits), is_exact, plan.unknown, plan.ignored,
-            has_known_words=bool(plan.parts), offset=offset, models=sources,
+            has_known_words=bool(plan.parts), offset=offset, models=model_labels(self._settings),
             _plan=replace(plan, unknown=()),  # of an unknown word, hundreds of terms would be counted to suggest one
         )  # fmt: skip
 
@@ -362,11 +355,16 @@ def _product(vector: Any, stored: Any) -> float:
     return float(sum(values.get(number, 0.0) * value for number, value in zip(vector.indices, vector.values)))
 
 
+def _key(field: str) -> str:
+    """Return a key of the payload for a field of the metadata, whose name may have dots and quotation marks."""
+    return field.encode().hex()
+
+
 def _fields(metadata: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
     """Return metadata as conditions compare them: by field and kind, dates as moments among the strings as well."""
     fields: dict[str, dict[str, list[Any]]] = {}
     for name, value in metadata.items():
-        of_field = fields.setdefault(name.replace(".", "\u2024"), {})
+        of_field = fields.setdefault(_key(name), {})
         for item in value if isinstance(value, list) else [value]:
             kind = kind_of(item)
             if kind == "d":
@@ -397,8 +395,7 @@ def _filter_for(where: Conditions) -> Any:
 def _condition(names: Sequence[str], condition: Any) -> Any:
     """Return a condition on a field of the payload."""
     kind = "d" if condition.operator == "dates" else column_kind(condition.column)
-    name = names[condition.column // COLUMNS_PER_FIELD].replace(".", "\u2024")
-    key = f'fields."{name}".{kind}'
+    key = f"fields.{_key(names[condition.column // COLUMNS_PER_FIELD])}.{kind}"
     if condition.operator == "exists":
         return qdrant.Filter(must_not=[qdrant.IsEmptyCondition(is_empty=qdrant.PayloadField(key=key))])
     if kind == "s":

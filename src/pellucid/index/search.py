@@ -18,7 +18,7 @@ from pellucid.errors import IndexFolderError, InputError, PellucidError
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
 from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage, SecondStage
 from pellucid.index.metadata import Where, parse_where
-from pellucid.index.models import model_source
+from pellucid.index.models import model_labels
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.query import SearchQuery
 from pellucid.index.settings import BM25, validate_steer, validate_weights, validate_word_weights
@@ -71,13 +71,9 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
         raise IndexFolderError(problem) from error
     best.sort(key=lambda item: (-item[0], item[1]))  # equal scores by the numbers of their documents
     selected = [passage for score, _, passage in best[:n_hits] if score >= min_score][offset:]
-    models = {
-        model["name"]: f"{model_source(model)} ({model['fingerprint']['stored'][:12]})"
-        for model in state.settings["models"]
-    }
     return Hits(
         plan.query, state.documents, dict(plan.shares), tuple(_hits_for(plan, selected)), True, plan.unknown,
-        plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models, _plan=plan,
+        plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=model_labels(state.settings), _plan=plan,
     )  # fmt: skip
 
 

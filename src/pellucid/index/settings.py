@@ -13,7 +13,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pellucid.errors import IndexFolderError, InputError, shown
+from pellucid.errors import IndexFolderError, InputError, check_integer, shown
 from pellucid.index import bm25
 from pellucid.index.query import Weights
 from pellucid.index.terms import Analyser
@@ -136,6 +136,20 @@ def precomputed_parts(settings: Mapping[str, Any]) -> list[str]:
 def with_precomputed(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return settings that say which parts have such rows."""
     return {**settings, _PRECOMPUTED_KEY: sorted(set(names))}
+
+
+def chosen_settings(
+    language: str, stop_words: Iterable[str] | None, passage_characters: int, weights: Weights, *, bm25: bool = True
+) -> dict[str, Any]:
+    """Return what a user chooses for a new index, checked; see `Index.create`."""
+    check_integer("passage_characters", passage_characters, 100)
+    if isinstance(stop_words, str):  # whose letters would be the words
+        raise InputError(f"stop_words is {shown(stop_words)}; give a list of words")
+    stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
+    return {
+        "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
+        "weights": weights,
+    }  # fmt: skip
 
 
 def settings_for(settings: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
