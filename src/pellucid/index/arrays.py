@@ -137,11 +137,6 @@ class TermCounts(NamedTuple):
             np.concatenate([counts.ends + start for counts, start in zip(several, ends.tolist())]),
         )
 
-    @property
-    def total(self) -> int:
-        """Number of terms of all passages."""
-        return int(self.counts.sum())
-
     def lengths(self) -> Integers:
         """Return the number of terms of each passage, int64 [passages]."""
         return np.diff(np.append(np.zeros(1, np.int64), self.counts.cumsum(dtype=np.int64))[self.ends], prepend=0)

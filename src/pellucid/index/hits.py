@@ -47,7 +47,7 @@ RERANK = "rerank"
 """The name of the part that the second stage is."""
 
 HITS_READ_TOGETHER = 10
-"""Neighbouring hits whose reasons are read at once."""
+"""Neighbouring hits, whose reasons are read at once."""
 
 HIT_GROUPS = 3
 """Phrases of the query that are shown for each hit."""
@@ -86,7 +86,6 @@ class Hit:
         score: the sum of `parts`.
         parts: what BM25 and each model add to the score; they add up to it.
         passage: number of the passage, from 0.
-        start: where it starts in the document's text, in characters.
         before: the hit as the search found it, with its score and reasons, where it was reranked since; else None.
     """
 
@@ -94,7 +93,6 @@ class Hit:
     score: float
     parts: dict[str, float]
     passage: int
-    start: int
     _block: HitBlock = field(compare=False)
     _position: int = field(compare=False)  # in the block
     before: Hit | None = None
@@ -124,6 +122,11 @@ class Hit:
     def text(self) -> str:
         """The best passage of the document; all of it, unless it is long."""
         return self._document.passage(self.passage)
+
+    @property
+    def start(self) -> int:
+        """Where the passage starts in the document's text, in characters."""
+        return self._document.ends[self.passage - 1] if self.passage else 0
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -500,6 +503,19 @@ class HitBlock:
     def _check_process(self) -> None:
         if self._process != os.getpid():  # a lock that a thread of the parent held is never released here
             raise InputError("these hits are of the process that forked this one; open the index and search here")
+
+
+def hits_for(plan: QueryPlan, passages: Sequence[ScoredPassage]) -> list[Hit]:
+    """Return passages as hits."""
+    hits, segments = list[Hit](), plan.snapshot.commit.segments
+    for block_start in range(0, len(passages), HITS_READ_TOGETHER):
+        in_block = passages[block_start : block_start + HITS_READ_TOGETHER]
+        block = HitBlock(plan, in_block)
+        for position, (segment_index, row, passage, parts) in enumerate(in_block):
+            segment, score = segments[segment_index], sum(parts.values())
+            number = passage - segment.first_passage(row)
+            hits.append(Hit(segment.document_id(row), score, parts, number, block, position))
+    return hits
 
 
 class ScoredHit(NamedTuple):

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pellucid.core.fingerprint import check_same
 from pellucid.dense.embedder import FUNCTION, opened_with
@@ -21,9 +21,6 @@ from pellucid.index.settings import BM25
 from pellucid.persistence.folder import resolve_name, resolve_reference
 from pellucid.persistence.store import checksum
 from pellucid.text.unicode import well_formed
-
-if TYPE_CHECKING:
-    pass
 
 MAX_VERIFIED_BYTES = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
 

@@ -32,7 +32,7 @@ from pellucid.index.documents import (
     validate_id,
     warn_left_out,
 )
-from pellucid.index.hits import HITS_READ_TOGETHER, Hit, HitBlock, Hits, ScoredPassage
+from pellucid.index.hits import Hits, ScoredPassage, hits_for
 from pellucid.index.metadata import COLUMNS_PER_FIELD, column_kind, kind_of, parse_where, timestamp
 from pellucid.index.models import model_labels, open_models, open_stored_models, store_models
 from pellucid.index.parts import Asked, Bm25Asked
@@ -255,14 +255,7 @@ class QdrantIndex:
         is_proven = all(len(answer.points) < n_candidates for answer in answers) or (
             len(best) == top_k + offset and best[-1][0] >= most
         )
-        hits, selected = list[Hit](), [item for item in best if min_score is None or item[0] >= min_score][offset:]
-        for start in range(0, len(selected), HITS_READ_TOGETHER):
-            scored = [passage for _, passage in selected[start : start + HITS_READ_TOGETHER]]
-            block = HitBlock(plan, scored)
-            for position, (_, row, _, parts) in enumerate(scored):
-                number, document = found.points[row].payload["passage"], found.document(row)
-                begin = document.ends[number - 1] if number else 0
-                hits.append(Hit(document.id, sum(parts.values()), parts, number, begin, block, position))
+        hits = hits_for(plan, [item for score, item in best if min_score is None or score >= min_score][offset:])
         is_exact = is_proven and (exact or not any(isinstance(vector, np.ndarray) for vector in asked_of.values()))
         return Hits(
             plan.query, state.documents, dict(plan.shares), tuple(hits), is_exact, plan.unknown, plan.ignored,
@@ -302,6 +295,10 @@ class _Found:
     def lengths(self) -> Any:
         """The number of terms of each passage."""
         return np.array([point.payload["length"] for point in self.points], np.int64)
+
+    def document_id(self, row: int) -> str:
+        """Return the id of the document of a passage."""
+        return str(self.points[row].payload["id"])
 
     def document(self, row: int) -> Document:
         """Return the document of a passage."""

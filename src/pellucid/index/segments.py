@@ -68,8 +68,9 @@ class Segment:
         self.name, self.deleted, self.tensors = name, deleted, tensors
         self.numbers: Integers = tensors["numbers"]
         self.has_bm25 = "bm25.lengths" in tensors
-        self.lengths: npt.NDArray[np.int32] = tensors.get("bm25.lengths", _EMPTY_ROWS)  # of each passage, in terms
         self.ends: Integers = np.array(tensors["passages"])  # copied: sizes of memory follow, and the file may change
+        no_terms = np.zeros(self.n_passages, np.int32)
+        self.lengths: npt.NDArray[np.int32] = tensors.get("bm25.lengths", no_terms)  # of each passage, in terms
         self._has_short_documents = len(self.ends) == self.n_passages  # of one passage each
         self._strings = {kind: Strings.of_kind(tensors, kind) for kind in (*STRINGS, "words")}
         self._dense_parts: dict[str, DensePart] = {}
@@ -117,6 +118,13 @@ class Segment:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     @cached_property
+    def counts(self) -> tuple[int, int, int]:
+        """Numbers of the documents, passages and terms that are there."""
+        rows = self.live_rows()
+        passages = self.passages_for(rows)
+        return len(rows), len(passages), int(self.lengths[passages].clip(0).sum(dtype=np.int64))
+
+    @cached_property
     def live(self) -> Mask | None:
         """Which documents are there, bool [documents]; None for all."""
         if not len(self.deleted):
@@ -151,8 +159,6 @@ class Segment:
 
     def first_passage(self, row: int) -> int:
         """Return the number of the first passage of a document."""
-        if self._has_short_documents:
-            return row
         return int(self.ends[row - 1]) if row else 0
 
     def document_id(self, row: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pellucid.index.arrays import largest_sizes
+from pellucid.index.commits import counts_of
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
 from pellucid.index.metadata import entries
@@ -35,7 +36,7 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
     problems += [f"the model {model['name']!r}: {problem}" for model, problem in copies if problem]
     if problems:
         return problems  # what is computed from damaged files says no more
-    step, terms, ids = max(1, state.documents // SAMPLE_DOCUMENTS), 0, Counter[str]()
+    step, ids = max(1, state.documents // SAMPLE_DOCUMENTS), Counter[str]()
     for segment in segments:
         passages, counted, lengths = segment.passages_for(segment.live_rows()), list[int](), list[int]()
         counter = TermCounter(snapshot.words.analyser)
@@ -55,11 +56,9 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
             differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
             changed = passages[differs][:MAX_LISTED].tolist()
             problems += [f"{segment.name}: the terms of passage {n} are not those of its text" for n in changed]
-        terms += sum(lengths)
         problems += _check_columns(segment, state.fields)
     problems += [f"document {id!r:.60} is there {n} times" for id, n in ids.most_common(MAX_LISTED) if n > 1]
-    actual = (sum(ids.values()), sum(len(s.passages_for(s.live_rows())) for s in segments), terms)
-    expected = (state.documents, state.passages, state.terms)
+    actual, expected = counts_of(segments), [state.documents, state.passages, state.terms]
     if actual != expected:
         problems.append(f"documents, passages and terms are {actual}, and {expected} were counted")
     return problems

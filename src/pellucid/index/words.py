@@ -6,7 +6,7 @@ reading it again costs no Python call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from threading import RLock
@@ -77,7 +77,7 @@ class WordCache:
         self._terms = _Column(self._spelled, self._term_number)  # those of tokens
         self._keys_for = lru_cache(_MAX_CACHED_TERMS)(analyser.keys)
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
-        self._query_words: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in models}  # by word
+        self._query_word = lru_cache(_MAX_CACHED_TERMS)(self._read_query_word)
         self._phrase_models = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
         self._lock = RLock()
@@ -85,7 +85,7 @@ class WordCache:
     @property
     def full(self) -> bool:
         """Whether it has met so many words that another should take its place."""
-        return max(len(self._spelled), *map(len, self._query_words.values()), 0) > MAX_CACHED_WORDS
+        return len(self._spelled) > MAX_CACHED_WORDS
 
     def read(self, texts: list[str]) -> WordList:
         """Return the words of some texts as `split_words` gives them, and their numbers."""
@@ -134,39 +134,24 @@ class WordCache:
 
     def query_words(self, name: str, query: str) -> tuple[list[QueryWord], SpelledRows | None]:
         """Return the words of a query as a static model cuts them, and what has the rows beyond the table."""
-        model, remembered = self.models[name], self._query_words[name]
-        if self._is_cut_by(name, [query]):
-            words = model.vocabulary.split(query)
-        else:
-            words = split_words(query)
-        spelled = model.spelled_rows()
-        if new := dict.fromkeys([word.text for word in words if word.text not in remembered]):
-            remembered.update(self._rows_and_statuses(name, list(new), spelled))
-        query_words = [(*remembered[text], (start, end)) for text, start, end in words]
+        model = self.models[name]
+        words = model.vocabulary.split(query) if self._is_cut_by(name, [query]) else split_words(query)
+        query_words, spelled = [(*self._query_word(name, text), (a, b)) for text, a, b in words], model.spelled_rows()
         if spelled is not None:
             missing = [index for index, (row, _, _) in enumerate(query_words) if row < 0]
             for index, row in zip(missing, spelled.rows([words[index].text for index in missing])):
                 query_words[index] = (row, *query_words[index][1:])
         return query_words, spelled
 
-    def _rows_and_statuses(
-        self, name: str, words: list[str], spelled: SpelledRows | None
-    ) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield words with the row that a static model's table has, -1 for none, and IN_VOCABULARY + CONTENT."""
-        model = self.models[name]
-        rows = list(map(_row_of(model), words))
-        vocabulary = model.vocabulary  # of a word that is in part in it, most must be
-        is_known = [
-            row >= 0 and (vocabulary.has_row(word) or is_recognizable_prefix(vocabulary.forms[row], word))
-            for word, row in zip(words, rows)
-        ]
-        if spelled is not None:
-            missing = [index for index, row in enumerate(rows) if row < 0]
-            numbers = np.array(spelled.rows([words[index] for index in missing]), np.int64) - len(model.vocabulary)
-            for index, is_unknown in zip(missing, spelled.unknown[numbers].tolist()):
-                is_known[index] = not is_unknown
-        for word, row, known in zip(words, rows, is_known):
-            yield word, (row, IN_VOCABULARY * known + CONTENT * (lowercase(word) not in self.analyser.function_words))
+    def _read_query_word(self, name: str, word: str) -> tuple[int, int]:
+        """Return the row that a static model's table has for a word, -1 for none, and IN_VOCABULARY + CONTENT."""
+        model, vocabulary = self.models[name], self.models[name].vocabulary
+        row, spelled = _row_of(model)(word), model.spelled_rows()
+        # Of a word that is in part in the vocabulary, most must be.
+        is_known = row >= 0 and (vocabulary.has_row(word) or is_recognizable_prefix(vocabulary.forms[row], word))
+        if row < 0 and spelled is not None:
+            is_known = not spelled.unknown[spelled.rows([word])[0] - len(vocabulary)]
+        return row, IN_VOCABULARY * is_known + CONTENT * (lowercase(word) not in self.analyser.function_words)
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms of `texts` that have a number, by it; `words` are what `read` returns."""

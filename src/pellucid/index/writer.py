@@ -26,7 +26,6 @@ import numpy.typing as npt
 from pellucid.core.fingerprint import same_model
 from pellucid.errors import IndexFolderError, InputError, PellucidError, ReadingError, WritingError
 from pellucid.index.arrays import (
-    DocumentRows,
     arrays_from_documents,
     joined_rows,
     n_bytes,
@@ -38,6 +37,7 @@ from pellucid.index.commits import (
     File,
     IndexState,
     StoredSegment,
+    counts_of,
     read_commit,
     read_stamp,
     read_state,
@@ -126,14 +126,18 @@ class Writer:
                 "on network drives from one machine only"
             )
         stored = self.commit.stored() if stored is None else stored
-        files = tuple((file, deleted_file) for _, file, deleted_file in stored)
-        state = replace(state, segments=files, commit=self.commit.state.commit + 1)
+        segments, files = tuple(s.segment for s in stored), tuple((s.file, s.deleted) for s in stored)
+        documents, passages, terms = counts_of(segments)
+        state = replace(
+            state, segments=files, commit=self.commit.state.commit + 1,
+            documents=documents, passages=passages, terms=terms,
+        )  # fmt: skip
         try:
             _write_state(self.folder, state)
         except BaseException:  # the new commit may be in place
             self._recover()
             raise
-        self.commit = Commit(state, tuple(segment for segment, _, _ in stored), read_stamp(self.folder))
+        self.commit = Commit(state, segments, read_stamp(self.folder))
         self._sweep()
 
     def change(self, state: IndexState, added: Segment | None, deleted: Mapping[int, npt.NDArray[np.int32]]) -> None:
@@ -258,11 +262,13 @@ class Additions:
         """All of them, without numbers."""
         return list(chain.from_iterable(block.documents for block in self._blocks))
 
-    @property
-    def rows(self) -> dict[str, DocumentRows]:
-        """By part the rows of all passages."""
-        names = self._blocks[0].rows if self._blocks else ()
-        return {name: joined_rows([block.rows[name] for block in self._blocks]) for name in names}
+    def segment(self, numbers: Sequence[int], fields: Fields) -> Segment:
+        """Return the segment of the documents, which get these numbers; their fields are added to `fields`."""
+        documents = self.documents
+        for document in documents:
+            register(document.metadata, fields)
+        rows = {name: joined_rows([block.rows[name] for block in self._blocks]) for name in self._makers}
+        return Segment(arrays_from_documents(numbers, documents, rows, fields))
 
     def moved_to(self, snapshot: Snapshot, models_before: Mapping[str, ModelPart]) -> Additions:
         """Return the same documents for a later snapshot: computed anew if a rebuild changed the models."""
@@ -288,34 +294,16 @@ def replace_documents(
 ) -> None:
     """Make documents visible and delete those that they replace (segment and row), both or neither."""
     _check_space(writer.folder, MIN_FREE_BYTES)
-    commit = writer.commit
-    additions, state = additions or Additions(snapshot), commit.state
-    precomputed, documents, rows = additions.precomputed, additions.documents, additions.rows
-    numbers = range(state.next, state.next + len(documents))
-    segments = commit.segments
+    additions, state = additions or Additions(snapshot), writer.commit.state
     deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
-    deleted_passages = {index: segments[index].passages_for(rows) for index, rows in deleted.items()}
-    deleted_terms = sum(
-        int(segments[i].lengths[passages].sum()) for i, passages in deleted_passages.items() if segments[i].has_bm25
-    )
-    state_after = replace(
+    after = replace(
         state,
-        settings=with_precomputed(state.settings, [*precomputed_parts(state.settings), *precomputed]),
-        next=state.next + len(documents),
+        settings=with_precomputed(state.settings, [*precomputed_parts(state.settings), *additions.precomputed]),
+        next=state.next + len(additions.documents),
         fields=dict(state.fields),
-        documents=state.documents + len(documents) - len(replaced),
-        passages=state.passages + sum(len(d.ends) for d in documents) - sum(map(len, deleted_passages.values())),
-        terms=state.terms + (rows[BM25].total if BM25 in rows else 0) - deleted_terms,
     )
-    segment = _segment(numbers, documents, rows, state_after.fields) if documents else None
-    writer.change(state_after, segment, deleted)
-
-
-def _segment(numbers: Sequence[int], documents: Sequence[Document], rows: Rows, fields: Fields) -> Segment:
-    """Return the segment of documents, in memory; their fields are added to `fields`."""
-    for document in documents:
-        register(document.metadata, fields)
-    return Segment(arrays_from_documents(numbers, documents, rows, fields))
+    segment = additions.segment(range(state.next, after.next), after.fields) if additions.documents else None
+    writer.change(after, segment, deleted)
 
 
 # --- All vectors anew ---
@@ -332,7 +320,6 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
     settings = with_precomputed(rebuilt_settings(previous.state.settings, models), precomputed)
     settings["models"] = store_models(folder, models, f"models-{previous.state.commit + 1}")
     stored, fields = list[StoredSegment](), Fields()
-    documents = passages = terms = 0
     blocks = batches(previous.documents())
     block = next(blocks, None)
     while block is not None:
@@ -340,13 +327,10 @@ def write_rebuilt(writer: Writer, snapshot: Snapshot) -> Snapshot:
         while block is not None and not additions.is_due:
             additions.add(block, stored_rows(previous, {name: models[name] for name in precomputed}, block))
             block = next(blocks, None)
-        added, rows = additions.documents, additions.rows
-        stored.append(writer.write(_segment([document.number for document in added], added, rows, fields)))
+        numbers = [document.number for document in additions.documents]
+        stored.append(writer.write(additions.segment(numbers, fields)))
         writer.merge(stored)
-        documents += len(added)
-        passages += sum(len(document.ends) for document in added)
-        terms += rows[BM25].total if BM25 in rows else 0
-    state = IndexState(settings, previous.state.commit, previous.state.next, documents, passages, terms, fields)
+    state = IndexState(settings, previous.state.commit, previous.state.next, fields=fields)
     writer.save(state, stored)
     return snapshot._replace(commit=writer.commit)
 
