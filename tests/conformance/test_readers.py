@@ -152,8 +152,8 @@ def test_what_is_no_corpus_is_named(tmp_path):
         ("deep.jsonl", r"deep\.jsonl, line 1: JSON that is nested too deeply"),
         ("digits.jsonl", r"digits\.jsonl, line 1: a number has too many digits"),
         ("words.parquet", r"words\.parquet is damaged or not a parquet file"),
-        ("numbers.parquet", r"numbers\.parquet: column 'text' holds int64, not text"),
-        ("binary.parquet", r"binary\.parquet: column 'text' holds binary, not text"),
+        ("numbers.parquet", r"numbers\.parquet, row 1: 'text' holds a number, 1, and no text. Use --field NAME"),
+        ("binary.parquet", r"binary\.parquet, row 1: 'text' holds bytes, b'\\xff', and no text"),
         ("other.parquet", r"other\.parquet has no column 'text'; it has title"),
     ]:
         with pytest.raises(CorpusError, match=message):
@@ -202,8 +202,7 @@ def test_few_rows_of_parquet_are_read_at_once_where_many_point_to_a_long_text(tm
     pq.write_table(
         pa.table({"more": pa.array(values, kind)}), tmp_path / "t.parquet", dictionary_pagesize_limit=1 << 30
     )
-    with parquet.Table(tmp_path / "t.parquet") as table:
-        batches = list(table.batches(["more"], 0, 256))
+    batches = list(parquet.Table(tmp_path / "t.parquet").batches(["more"], 256))
     assert sum(map(len, batches)) == 61 and max(map(len, batches)) <= 32
 
 
@@ -212,8 +211,7 @@ def test_a_column_that_is_not_asked_for_does_not_slow_the_others(tmp_path):
     table = pa.table({"text": ["b"] * 40, "more": column})
     encodings = {"text": "PLAIN", "more": "DELTA_BYTE_ARRAY"}
     pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, column_encoding=encodings)
-    with parquet.Table(tmp_path / "t.parquet") as opened:
-        assert [len(batch) for batch in opened.batches(["text"], 0, 256)] == [40]
+    assert [len(batch) for batch in parquet.Table(tmp_path / "t.parquet").batches(["text"], 256)] == [40]
 
 
 def test_a_long_text_of_a_parquet_file_is_refused_as_a_long_line_is(tmp_path, monkeypatch):

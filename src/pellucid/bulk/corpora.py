@@ -124,9 +124,9 @@ def _check_paths(file: CorpusFile, folder: Path, has_ids: bool) -> None:
 
 
 def _check_columns(file: CorpusFile, has_ids: bool) -> None:
-    with Table(file.source) as table:
-        schema = table.schema
-        table.check_once([file.field, *[file.id_field] * has_ids])
+    table = Table(file.source)
+    table.check_once([file.field, *[file.id_field] * has_ids])
+    schema = table.schema
     try:
         checked_column(schema, file.field, other_columns=[file.id_field] * has_ids)
     except InputError as error:
@@ -155,10 +155,7 @@ def _batches(file: CorpusFile, has_ids: bool) -> Iterator[Any]:
 
 def _parquet_columns(file: CorpusFile, has_ids: bool) -> Iterator[list[Any]]:
     names = [*[file.id_field] * has_ids, file.field]
-    with Table(file.source) as table:
-        for group in range(len(table.starts) - 1):
-            for batch in table.batches(names, group, _BATCH_TEXTS):
-                yield batch.columns
+    yield from (batch.columns for batch in Table(file.source).batches(names, _BATCH_TEXTS))
 
 
 def _columns(file: CorpusFile, has_ids: bool) -> Iterator[list[Any]]:

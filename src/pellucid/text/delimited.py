@@ -16,7 +16,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from pellucid.errors import CorpusError, warn
-from pellucid.text.lines import MAX_TEXT_CHARS, is_stream, line_blocks, open_file, read_lines
+from pellucid.text.lines import MAX_TEXT_CHARS, is_stream, open_file, read_lines
 
 QUOTINGS = ("csv", "backslash", "none")
 """How cells are quoted: "csv" in quotation marks, doubled inside; "backslash" in quotation marks, with a backslash
@@ -26,7 +26,8 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": 
 """Names of characters between cells, some of which are hard to type in a shell."""
 
 _BLOCK_ROWS = 1024
-_PEEK_LINES = 30  # that decide about the delimiter
+_DELIMITER_LINES = 30  # that decide about the delimiter
+_PEEK_LINES = 1024  # of a pipe, that decide about the quotation marks between tabs
 _NULL = "\ufdd0"  # a missing cell while a row is cut: in no text
 _FORMULA = re.compile("'*[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffe\uffff]*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
@@ -83,29 +84,24 @@ class DelimitedFile:
         if not is_stream(path):
             with open_file(path) as file:
                 self._is_ours = file.read(3) == codecs.BOM_UTF8
-        blocks = line_blocks(path, encoding=encoding)
-        lines: list[str] = []
-        self._n_skipped = 0  # lines before the header
-        for block in blocks:
-            n_blank = next((n for n, line in enumerate(block) if line and not line.isspace()), len(block))
-            self._n_skipped += n_blank
-            lines = block[n_blank:]
-            if lines:
-                break
-        if lines and (match := re.fullmatch(r'"?sep=(.)"?', lines[0], re.IGNORECASE)):  # as Excel reads and writes
-            lines, self._n_skipped, delimiter = lines[1:], self._n_skipped + 1, delimiter or match[1]
-        if not lines:
+        lines = read_lines(path, encoding=encoding)
+        filled = ((n, line) for n, line in enumerate(lines) if line and not line.isspace())
+        self._n_skipped, names_line = next(filled, (0, None))  # lines before that of the names
+        if match := re.fullmatch(r'"?sep=(.)"?', names_line or "", re.IGNORECASE):  # as Excel reads and writes
+            self._n_skipped, names_line, delimiter = self._n_skipped + 1, next(lines, None), delimiter or match[1]
+        if names_line is None:
             raise CorpusError(f"{path} is empty; the first line of a table names its columns")
-        peeked = lines[:_PEEK_LINES]
-        self.delimiter = delimiter or _find_delimiter(peeked, is_tabbed=bool({".tsv", ".tab"} & set(path.suffixes)))
+        peeked = [names_line, *islice(lines, _PEEK_LINES)]
+        is_tabbed = bool({".tsv", ".tab"} & set(path.suffixes))
+        self.delimiter = delimiter or _find_delimiter(peeked[:_DELIMITER_LINES], is_tabbed=is_tabbed)
         if quoting is None and self.delimiter == "\t":
-            all_lines = lines if is_stream(path) else read_lines(path, encoding=encoding)
+            all_lines = peeked if is_stream(path) else read_lines(path, encoding=encoding)
             quoting = "csv" if self._is_ours else _tab_quoting(all_lines, None if is_quiet else path.name)
         self.quoting = quoting or "csv"
         quoted_names = rf"(?:{_QUOTED}(?:{re.escape(self.delimiter)}|$))+"
-        self._has_quoted_names = self.quoting != "none" and bool(re.fullmatch(quoted_names, lines[0]))
-        names = lines[0].split(self.delimiter)[1:]
-        prepared = (line + "\n" for block in chain([lines], blocks) for line in block)
+        self._has_quoted_names = self.quoting != "none" and bool(re.fullmatch(quoted_names, names_line))
+        names = names_line.split(self.delimiter)[1:]
+        prepared = (line + "\n" for line in chain(peeked, lines))
         self._reader = csv.reader(
             self._mark_missing(prepared) if self._has_quoted_names else prepared,
             delimiter=self.delimiter, quoting=csv.QUOTE_NONE if self.quoting == "none" else csv.QUOTE_MINIMAL,

@@ -19,6 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -148,14 +149,7 @@ def archived_name(path: Path) -> str:
 
 
 def read_lines(source: Path | BinaryIO, name: str = "corpus file", *, encoding: str | None = None) -> Iterator[str]:
-    """Return the lines of a file, also packed, or of a binary stream, which `name` names in messages."""
-    return chain.from_iterable(line_blocks(source, name, encoding=encoding))
-
-
-def line_blocks(
-    source: Path | BinaryIO, name: str = "corpus file", *, encoding: str | None = None
-) -> Iterator[list[str]]:
-    """Yield the lines of a file or a stream in lists, without their ends; what is ready in a pipe comes at once.
+    """Yield the lines of a file or a stream, without their ends; what is ready in a pipe comes at once.
 
     Args:
         source: a file, also packed, or an open stream.
@@ -165,41 +159,44 @@ def line_blocks(
     Raises:
         CorpusError: the file is absent or damaged, is not in its encoding, or a line is too long.
     """
-    pending: list[str] = []  # pieces of a line that has not ended yet
-    n_pending, n_lines, n_unpacked, max_unpacked = 0, 0, 0, math.inf
+    pending, n_lines, n_unpacked, max_unpacked = [""], 0, 0, math.inf  # pending: of a line that has not ended yet
     if isinstance(source, Path) and source.suffix.lower() in PACKED and source.is_file():
         max_unpacked = max(_MIN_BOMB_CHARS, _MAX_RATIO * source.stat().st_size)
     with open_file(source, name) if isinstance(source, Path) else nullcontext(source) as stream:
         name = str(source) if isinstance(source, Path) else name
-        for text in _decode(stream, name, encoding):
-            n_unpacked += len(text)
-            if n_unpacked > max_unpacked:
-                raise CorpusError(f"{name} unpacks to more than {_MAX_RATIO} times its size; unpack it if you trust it")
-            first = text.find("\n")
-            if n_pending + (first if first >= 0 else len(text)) > MAX_TEXT_CHARS:
-                raise CorpusError(
-                    f"{name}, line {n_lines + 1} is longer than {MAX_TEXT_CHARS:,} characters; split it, or name a "
-                    "text file"
-                )
-            pending.append(text)
-            n_pending += len(text)
-            if first >= 0:
-                *lines, last = "".join(pending).split("\n")
-                pending, n_pending, n_lines = [last], len(last), n_lines + len(lines)
-                yield lines
-    if n_pending:
-        yield ["".join(pending)]
+        codec = "utf-8"
+        try:
+            start, codec = _begin(stream, name, encoding)
+            decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(codec)(), translate=True)
+            for chunk in chain([start], iter(partial(_read, stream), b""), [b""]):
+                text = decoder.decode(chunk, final=not chunk)
+                n_unpacked += len(text)
+                if n_unpacked > max_unpacked:
+                    hint = "unpack it if you trust it"
+                    raise CorpusError(f"{name} unpacks to more than {_MAX_RATIO} times its size; {hint}")
+                first = text.find("\n")
+                if sum(map(len, pending)) + (first if first >= 0 else len(text)) > MAX_TEXT_CHARS:
+                    where, hint = f"{name}, line {n_lines + 1}", "split it, or name a text file"
+                    raise CorpusError(f"{where} is longer than {MAX_TEXT_CHARS:,} characters; {hint}")
+                pending.append(text)
+                if first >= 0:
+                    *lines, last = "".join(pending).split("\n")
+                    pending, n_lines = [last], n_lines + len(lines)
+                    yield from lines
+        except UnicodeDecodeError as error:
+            line = n_lines + error.object[: error.start].decode(codec, "replace").count("\n") + 1
+            raise CorpusError(f"{name}, line {line} is not {codec.upper()}: {error.reason}. {_hint(error)}") from error
+        except UNREADABLE as error:
+            reason = describe_error(error)
+            raise CorpusError(f"{name} is damaged or cannot be read after line {n_lines}: {reason}") from error
+    if last := "".join(pending):
+        yield last
 
 
-def _decode(stream: BinaryIO, name: str, encoding: str | None = None) -> Iterator[str]:
-    """Yield the characters of a stream in pieces, without a byte order mark; line feeds end the lines.
-
-    Raises:
-        CorpusError: the stream is damaged, or is not in its encoding.
-    """
-    more = start = _read(stream, name, 0)
-    while more and len(start) < 4 and any(mark.startswith(start) for mark in _ENCODING_OF_MARK):
-        more = _read(stream, name, 0)
+def _begin(stream: BinaryIO, name: str, encoding: str | None) -> tuple[bytes, str]:
+    """Return the first bytes of a stream, without a byte order mark, and its encoding."""
+    start = b""
+    while len(start) < 4 and any(mark.startswith(start) for mark in _ENCODING_OF_MARK) and (more := _read(stream)):
         start += more
     mark = next((mark for mark in _ENCODING_OF_MARK if start.startswith(mark)), b"")
     codec = _ENCODING_OF_MARK.get(mark) or encoding or "utf-8"
@@ -208,29 +205,11 @@ def _decode(stream: BinaryIO, name: str, encoding: str | None = None) -> Iterato
         raise CorpusError(
             f"{name} is UTF-16, UTF-32 or not a text; save it as UTF-8, or name its encoding: --encoding {wide}-{order}"
         )
-    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(codec)(), translate=True)
-    chunk: bytes | None = start.removeprefix(mark)
-    n_lines = 0
-    while chunk is not None:
-        try:
-            text = decoder.decode(chunk)
-            chunk = _read(stream, name, n_lines) or None
-            text += decoder.decode(b"", final=True) if chunk is None else ""
-        except UnicodeDecodeError as error:
-            before = error.object[: error.start].decode(codec, "replace")
-            line = n_lines + before.count("\n") + 1
-            raise CorpusError(f"{name}, line {line} is not {codec.upper()}: {error.reason}. {_hint(error)}") from error
-        n_lines += text.count("\n")
-        if text:
-            yield text
+    return start.removeprefix(mark), codec
 
 
-def _read(stream: BinaryIO, name: str, n_lines: int) -> bytes:
-    try:
-        return stream.read1(_CHUNK_BYTES)  # type: ignore[attr-defined,no-any-return]
-    except UNREADABLE as error:
-        reason = describe_error(error)
-        raise CorpusError(f"{name} is damaged or cannot be read after line {n_lines}: {reason}") from error
+def _read(stream: BinaryIO) -> bytes:
+    return stream.read1(_CHUNK_BYTES)  # type: ignore[attr-defined,no-any-return]
 
 
 def _hint(error: UnicodeDecodeError) -> str:

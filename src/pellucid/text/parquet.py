@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -38,27 +38,15 @@ class Table:
         if is_stream(path):
             raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
         self.path = path
-        with translate_errors(f"{path} is damaged or not a parquet file"):
-            self._file = ParquetFile(path, page_checksum_verification=True)
-            self.schema, metadata = self._file.schema_arrow, self._file.metadata
+        with translate_errors(f"{path} is damaged or not a parquet file"), ParquetFile(path) as file:
+            self.schema, self._metadata = file.schema_arrow, file.metadata
             self.names: list[str] = self.schema.names
-            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-            self.starts: list[int] = list(accumulate((group.num_rows for group in groups), initial=0))
-            if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != self.starts[-1]:
+            sizes = [self._metadata.row_group(group).num_rows for group in range(self._metadata.num_row_groups)]
+            self.starts: list[int] = list(accumulate(sizes, initial=0))
+            if min(sizes, default=0) < 0 or self._metadata.num_rows != self.starts[-1]:
                 raise CorpusError(f"{path} is damaged: its row groups have {self.starts[-1]} rows")
-            self._strings = [
-                self._file.schema.column(leaf).path
-                for leaf in range(metadata.num_columns)
-                if self._file.schema.column(leaf).physical_type == "BYTE_ARRAY"
-            ]
-
-    def __enter__(self) -> Table:
-        """Return the table."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close the file."""
-        self._file.close()
+            leaves = map(file.schema.column, range(self._metadata.num_columns))
+            self._strings = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
 
     def check_once(self, columns: Sequence[str]) -> None:
         """Check that no column of these occurs twice."""
@@ -66,42 +54,40 @@ class Table:
             if self.names.count(name) > 1:
                 raise CorpusError(f"{self.path} has several columns {name!r:.80}; give each a name of its own")
 
-    def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
-        """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
+    def batches(self, columns: Sequence[str], max_rows: int) -> Iterator[Any]:
+        """Yield record batches of at most `max_rows` rows, cut at the same rows each time."""
         self.check_once(columns)
-        n_rows, by_prefix = self.starts[group], self._check_chunks(columns, group)
-        most = max(1, min([most, *(_BATCH_BYTES // max(1, size) for size in by_prefix.values())]))
-        strings = [path for path in self._strings if path not in by_prefix]  # which pyarrow reads as strings alone
-        with (
-            translate_errors(f"{self.path} is damaged or not a parquet file"),
-            ParquetFile(
-                self.path, metadata=self._file.metadata, read_dictionary=strings, page_checksum_verification=True
-            ) as file,
-        ):
-            batches = file.iter_batches(most, row_groups=[group], columns=list(columns))
-            while True:
-                with translate_errors(f"{self.path}, after row {n_rows}, is damaged or not a parquet file"):
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                batch = batch.select(list(columns))
-                longest = max(map(_longest_string, batch.columns), default=0)
-                size = max(1, min(len(batch), _BATCH_BYTES // max(1, longest)))
-                for start in range(0, len(batch), size):
-                    yield _plain(batch.slice(start, size), self.schema)
-                n_rows += len(batch)
+        for group, n_rows in enumerate(self.starts[:-1]):
+            by_prefix = self._check_chunks(columns, group)
+            n_unpacked = max(1, min([max_rows, *(_BATCH_BYTES // max(1, size) for size in by_prefix.values())]))
+            strings = [path for path in self._strings if path not in by_prefix]  # which pyarrow reads as strings alone
+            with (
+                translate_errors(f"{self.path} is damaged or not a parquet file"),
+                ParquetFile(
+                    self.path, metadata=self._metadata, read_dictionary=strings, page_checksum_verification=True
+                ) as file,
+            ):
+                batches = file.iter_batches(n_unpacked, row_groups=[group], columns=list(columns))
+                while True:
+                    with translate_errors(f"{self.path}, after row {n_rows}, is damaged or not a parquet file"):
+                        batch = next(batches, None)
+                    if batch is None:
+                        break
+                    batch = batch.select(list(columns))
+                    longest = max(map(_longest_string, batch.columns), default=0)
+                    size = max(1, min(len(batch), _BATCH_BYTES // max(1, longest)))
+                    yield from (_plain(batch.slice(start, size), self.schema) for start in range(0, len(batch), size))
+                    n_rows += len(batch)
 
-    def cells(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of some columns, a row at a time."""
-        for group in range(len(self.starts) - 1):
-            for batch in self.batches(columns, group, _BATCH_ROWS):
-                with translate_errors(f"{self.path} is damaged or not a parquet file"):
-                    values = list(map(_values_of, batch.columns))
-                yield from zip(*values)
+    def rows(self, columns: Sequence[int]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield the number of each row, from 1, and its values in some columns."""
+        batches = self.batches([self.names[column] for column in columns], _BATCH_ROWS)
+        with translate_errors(f"{self.path} is damaged or not a parquet file"):
+            yield from enumerate(chain.from_iterable(zip(*map(_values_of, batch.columns)) for batch in batches), 1)
 
     def _check_chunks(self, columns: Sequence[str], group: int) -> dict[str, int]:
         """Refuse bombs, and return the bytes of columns whose values share what is in the one before: maybe all."""
-        row_group, size_by_prefix = self._file.metadata.row_group(group), dict[str, int]()
+        row_group, size_by_prefix = self._metadata.row_group(group), dict[str, int]()
         for chunk in map(row_group.column, range(row_group.num_columns)):
             name, packed, unpacked = chunk.path_in_schema, chunk.total_compressed_size, chunk.total_uncompressed_size
             if name.split(".")[0] not in columns:
@@ -137,16 +123,14 @@ def _plain(batch: Any, schema: Any) -> Any:
 
 def copy_groups(source: Path, target: Path, selected: Sequence[bool]) -> int:
     """Write the selected rows of a parquet file, and return how many rows there were."""
-    with Table(source) as table:
-        if table.starts[-1] == len(selected):
-            with ParquetWriter(target, table.schema) as writer:
-                start = 0
-                for group in range(len(table.starts) - 1):
-                    for batch in table.batches(table.names, group, _COPIED_ROWS):
-                        rows = pa.array(selected[start : start + len(batch)])
-                        writer.write_table(pa.Table.from_batches([batch.filter(rows)]).cast(table.schema))
-                        start += len(batch)
-        return table.starts[-1]
+    table, start = Table(source), 0
+    if table.starts[-1] == len(selected):
+        with ParquetWriter(target, table.schema) as writer:
+            for batch in table.batches(table.names, _COPIED_ROWS):
+                rows = pa.array(selected[start : start + len(batch)])
+                writer.write_table(pa.Table.from_batches([batch.filter(rows)]).cast(table.schema))
+                start += len(batch)
+    return table.starts[-1]
 
 
 def text_column_error(schema: Any, column: int) -> str:

@@ -51,6 +51,8 @@ class Sheet:
                     break
         while self.names and not self.names[-1]:
             self.names.pop()
+        if not self.names:
+            raise CorpusError(f"{path} is empty; the first row of a table names its columns")
         if n_sheets > 1 and not is_quiet:
             warn(f"{path.name}: the first of {n_sheets} sheets is read, {self._sheet.title!r:.60}")
 

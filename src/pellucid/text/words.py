@@ -385,7 +385,7 @@ class Vocabulary:
     def _spaced(self, text: str) -> str:
         if text.isascii():
             pairs = pairwise(_ASCII_PIECE.findall(text.lower()))
-            if not any(second in self._phrase_lengths.get(first, ()) for first, second in pairs):
+            if self._phrase_lengths.keys().isdisjoint(pairs):
                 return text
         if not self._phrase_lengths and not self._has_mixed and JOINER not in text:  # else a piece may stay whole
             return unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
@@ -404,14 +404,10 @@ class Vocabulary:
         return any(unspaced_run.search(word) and not unspaced_run.fullmatch(word) for word in words)
 
     @cached_property
-    def _phrase_lengths(self) -> dict[str, dict[str, tuple[int, ...]]]:
-        """The numbers of words of the known phrases by their first and second word in lower case, longest first."""
+    def _phrase_lengths(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        """The numbers of words of the known phrases by their first two words in lower case, longest first."""
         phrases = [word.split(JOINER) for word in self.forms if JOINER in word and is_phrase(word)]
-        lengths = _lengths(((lowercase(parts[0]), lowercase(parts[1])), len(parts)) for parts in phrases)
-        nested: dict[str, dict[str, tuple[int, ...]]] = {}
-        for (first, second), several in lengths.items():
-            nested.setdefault(first, {})[second] = several
-        return nested
+        return _lengths(((lowercase(parts[0]), lowercase(parts[1])), len(parts)) for parts in phrases)
 
     def _cut(self, word: Word) -> Iterator[Word]:
         """Yield `word`, or where it holds unspaced script its known words and what is left."""
@@ -449,10 +445,8 @@ class Vocabulary:
     def _with_phrases(self, words: list[Word], text: str) -> Iterator[Word]:
         """Yield `words` with those that are a phrase as one; words of unspaced scripts have nothing between them."""
         done = 0
-        for start, (first, second) in enumerate(pairwise(lowercase(word.text) for word in words)):
-            if start < done or first not in self._phrase_lengths:
-                continue
-            for length in self._phrase_lengths[first].get(second, ()):
+        for start, pair in enumerate(pairwise(lowercase(word.text) for word in words)):
+            for length in self._phrase_lengths.get(pair, ()) if start >= done else ():
                 members = words[start : start + length]
                 phrase = JOINER.join(word.text for word in members)
                 gaps = (text[word.end : after.start] for word, after in pairwise(members))
