@@ -11,7 +11,7 @@ import numpy as np
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import load
 from pellucid.core.fingerprint import fingerprint
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, importing
 
 
 def minilm_path() -> str:
@@ -77,10 +77,8 @@ def open_any(spec: str | Path) -> Any:
 
 
 def _open_model2vec(path: str) -> Any:
-    try:
+    with importing("eval", "model2vec"):
         from model2vec import StaticModel
-    except ImportError as error:
-        raise missing_extra("model2vec", "eval") from error
     return StaticModel.from_pretrained(path)
 
 
@@ -91,9 +89,8 @@ def _open_wordllama(dimensions: str) -> Any:
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:
-        import wordllama
-    except ImportError as error:
-        raise missing_extra("wordllama", "eval") from error
+        with importing("eval", "wordllama"):
+            import wordllama
     finally:  # importing it reconfigures everybody's logging
         root.setLevel(level)
         root.handlers[:] = handlers

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, importing
 from pellucid.keytokens.head import TokenHead, top_tokens
 from pellucid.keytokens.states import before_rows
 from pellucid.text.unicode import well_formed
@@ -57,11 +57,9 @@ class Stems:
         """
         if language not in LANGUAGES:
             raise InputError(f"language is {language!r:.40}; it must be one of {', '.join(LANGUAGES)}")
-        try:
+        with importing("align"):
             import simplemma
             import snowballstemmer
-        except ImportError as error:
-            raise missing_extra(error.name or "simplemma", "align") from error
         self.language = language
         self._lemmatize: Any = simplemma.lemmatize
         self._stemmer: Any = snowballstemmer.stemmer(LANGUAGES[language])

@@ -160,6 +160,20 @@ def missing_extra(module: str, extra: str) -> MissingExtraError:
     return MissingExtraError(f"{module} is not installed. Run: {install_hint(extra)}")
 
 
+@contextmanager
+def importing(extra: str, package: str = "") -> Iterator[None]:
+    """Say of what is imported within and is not installed which of pellucid's extras holds it.
+
+    Args:
+        extra: the name of the extra.
+        package: what is called absent; "" for the module that is.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing_extra(package or str(error.name), extra) from error
+
+
 def install_hint(extra: str, options: str = "") -> str:
     """Return the command that installs an extra, from a package index and in a clone."""
     return f'pip install{options} "pellucid[{extra}]" (in a clone of pellucid: pip install{options} ".[{extra}]")'

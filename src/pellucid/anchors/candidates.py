@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pellucid.core.fingerprint import record_model
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
+from pellucid.errors import CorpusError, InputError, check_integer, importing
 from pellucid.loading import load
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
@@ -252,16 +252,12 @@ def _rules(settings: CandidateSettings, *, has_sentences: bool) -> dict[str, _Ru
         }
     rules["duplicate"] = _seen_before(settings.readable)
     if settings.readable:
-        try:
+        with importing("anchors", "ftfy"):
             from ftfy.badness import is_bad
-        except ImportError as error:
-            raise missing_extra("ftfy", "anchors") from error
         rules["mojibake"] = lambda text: not text.isascii() and bool(is_bad(text))
     if settings.language is not None:
-        try:
+        with importing("anchors", "py3langid"):
             from py3langid import classify, rank
-        except ImportError as error:
-            raise missing_extra("py3langid", "anchors") from error
         languages = {label for label, _ in rank("")}
         if settings.language not in languages:
             raise InputError(

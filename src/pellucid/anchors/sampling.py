@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_candidates
 from pellucid.core.arrays import l2_normalize
-from pellucid.errors import InputError, check_choice, check_integer, check_seed, missing_extra
+from pellucid.errors import InputError, check_choice, check_integer, check_seed, importing
 from pellucid.persistence.store import temporary_folder
 from pellucid.text.tables import Corpus
 
@@ -145,10 +145,8 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
         InputError: `n` is not between 1 and N.
         MissingExtraError: scikit-learn is not installed.
     """
-    try:
+    with importing("anchors", "scikit-learn"):
         from sklearn.cluster import MiniBatchKMeans
-    except ImportError as error:
-        raise missing_extra("scikit-learn", "anchors") from error
     _check_enough(n, len(vectors))
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.permutation(len(vectors))[:_MAX_FIT_ROWS])

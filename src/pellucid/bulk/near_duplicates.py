@@ -28,7 +28,7 @@ from pellucid.analysis.coordinates import guessed_words, guesses_note
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.core.arrays import l2_normalize, to_2d_array
 from pellucid.core.embedder import Embedder
-from pellucid.errors import CorpusError, InputError, check_number, missing_extra
+from pellucid.errors import CorpusError, InputError, check_number, importing
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.explain.views.report import Report
@@ -500,10 +500,8 @@ class Nearest:
 
     def _rebuild(self, rows_for: Any, count: int, dimension: int) -> None:
         """Put rows into new cells; `rows_for` returns rows by their indices."""
-        try:
+        with importing("scale", "faiss-cpu"):
             import faiss
-        except ImportError as error:
-            raise missing_extra("faiss-cpu", "scale") from error
         cells = int(4 * count**0.5)
         sample = np.unique(np.linspace(0, count - 1, min(count, cells * _SAMPLE)).astype(np.int64))
         cells = min(cells, len(sample))

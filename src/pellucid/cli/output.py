@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 import typer
 from typer.core import TyperGroup
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, importing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -316,11 +316,9 @@ def cell(value: Any) -> Any:
 
 
 def _write_xlsx(path: Path, columns: Sequence[str], rows: Rows) -> None:
-    try:
+    with importing("xlsx", "openpyxl"):
         from openpyxl import Workbook
         from openpyxl.cell import WriteOnlyCell
-    except ImportError as error:
-        raise missing_extra("openpyxl", "xlsx") from error
 
     from pellucid.text.spreadsheet import WORKBOOK_CREATOR
 

@@ -23,7 +23,7 @@ import numpy as np
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import InputError, ModelFolderError, missing_extra, nearest_name, require, shown, unknown_name
+from pellucid.errors import InputError, ModelFolderError, importing, nearest_name, require, shown, unknown_name
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
@@ -315,9 +315,7 @@ def _model_facts(model: Embedder) -> dict[str, Any]:
 
 
 def _import_mteb() -> Any:
-    try:
+    with importing("eval"):
         import datasets  # noqa: F401
         import mteb
-    except ImportError as error:
-        raise missing_extra(error.name or "mteb", "eval") from error
     return mteb

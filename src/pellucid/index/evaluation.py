@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
-from pellucid.errors import CorpusError, InputError, missing_extra, shown
+from pellucid.errors import CorpusError, InputError, importing, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
@@ -147,10 +147,8 @@ class JudgedQueries:
 
     def __init__(self, snapshot: Snapshot, queries: Queries, relevant: Relevant) -> None:
         """Check the queries and judgements, and encode the queries, each once."""
-        try:
+        with importing("eval", "pytrec_eval-terrier"):
             import pytrec_eval
-        except ImportError as error:
-            raise missing_extra("pytrec_eval-terrier", "eval") from error
         self._evaluator: Any = pytrec_eval.RelevanceEvaluator
         settings = snapshot.commit.state.settings
         self.snapshot, self.weights = snapshot, dict[str, float](settings["weights"])

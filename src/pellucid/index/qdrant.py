@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from pellucid.errors import IndexFolderError, InputError, missing_extra, shown
+from pellucid.errors import IndexFolderError, InputError, importing, shown
 from pellucid.index.arrays import DocumentRows
 from pellucid.index.bm25 import impacts
 from pellucid.index.commits import Commit, IndexState
@@ -43,11 +43,9 @@ from pellucid.index.segments import PostingsSpan
 from pellucid.index.settings import BM25, check_settings, check_types, chosen_settings, settings_for
 from pellucid.text.unicode import canonicalize
 
-try:
+with importing("qdrant", "qdrant-client"):
     from qdrant_client import QdrantClient
     from qdrant_client import models as qdrant
-except ImportError as error:
-    raise missing_extra("qdrant-client", "qdrant") from error
 
 MIN_CANDIDATES, CANDIDATES_PER_HIT = 100, 10
 """Passages that the server looks for, for each part of the score."""

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import InputError, missing_extra, shown
+from pellucid.errors import InputError, importing, shown
 from pellucid.index.chunks import (
     MAX_ACRONYM_LETTERS,
     PAIRED_RUN,
@@ -478,10 +478,8 @@ def _parts_of_run(run: str, at: int) -> Iterator[Part]:
 def _stemmer(language: str) -> Any:
     if language == "none":
         return str
-    try:
+    with importing("search", "PyStemmer"):
         import Stemmer
-    except ImportError as error:
-        raise missing_extra("PyStemmer", "search") from error
     if language not in Stemmer.algorithms():
         languages = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
         raise InputError(f"language is {shown(language)}; there are stemmers for {languages}; 'none' does not stem")

@@ -6,18 +6,16 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import missing_extra
+from pellucid.errors import importing
 from pellucid.index.index import Index
 from pellucid.loading import load
 
-try:
+with importing("langchain", "langchain-core"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
     from pydantic import ConfigDict, field_validator
-except ImportError as error:
-    raise missing_extra("langchain-core", "langchain") from error
 
 if TYPE_CHECKING:
     from pellucid.index.hits import Hit, Hits

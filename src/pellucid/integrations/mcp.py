@@ -8,17 +8,15 @@ from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pellucid.core.arrays import check_explained
-from pellucid.errors import VERSION, InputError, PellucidError, missing_extra, shown
+from pellucid.errors import VERSION, InputError, PellucidError, importing, shown
 from pellucid.index.query import SearchQuery, served_reranker
 
-try:
+with importing("mcp", "mcp"):
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.mcpserver.tools.base import Tool
     from mcp.types import ToolAnnotations
     from pydantic import BaseModel, ConfigDict, Field
-except ImportError as error:
-    raise missing_extra("mcp", "mcp") from error
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder

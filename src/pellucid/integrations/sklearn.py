@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, importing
 from pellucid.loading import load
 
-try:
+with importing("sklearn", "scikit-learn"):
     from sklearn.base import BaseEstimator, TransformerMixin
-except ImportError as error:
-    raise missing_extra("scikit-learn", "sklearn") from error
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder

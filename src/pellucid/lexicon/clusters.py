@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pellucid.core import arrays
 from pellucid.core.dimensions import Dimension, Dimensions, as_text
-from pellucid.errors import InputError, check_integer, check_seed, missing_extra
+from pellucid.errors import InputError, check_integer, check_seed, importing
 from pellucid.process import cached_property, ignored_warnings
 from pellucid.transformer.tokenwords import Rank, Token, tokens_of_rows, unused_name
 
@@ -154,11 +154,9 @@ def head_matrix(rows: Any) -> npt.NDArray[np.float32]:
 
 def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the cluster of each row. First centroids are random rows: with thousands, kmeans++ costs far more."""
-    try:
+    with importing("torch", "scikit-learn"):
         from sklearn.cluster import KMeans
         from sklearn.exceptions import ConvergenceWarning
-    except ImportError as error:
-        raise missing_extra("scikit-learn", "torch") from error
     with ignored_warnings(ConvergenceWarning):  # rows at the same direction; `report` lists dead clusters
         fitted = KMeans(k, init="random", n_init=1, max_iter=iterations, random_state=seed).fit(rows)
     labels: npt.NDArray[np.int64] = fitted.labels_.astype(np.int64)

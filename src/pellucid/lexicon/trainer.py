@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, importing
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TextSet, TrainingRow, TrainingSet
 from pellucid.persistence.checkpoints import WorkFolder
@@ -28,15 +28,13 @@ from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import WEIGHTS, padded, pooled
 from pellucid.transformer.reading import Encoding, Reader
 
-try:
+with importing("torch"):
     import torch
     from sentence_transformers import SentenceTransformerTrainer
     from sentence_transformers.base.losses.gradcache import CachedLossMixin
     from sentence_transformers.base.modules import InputModule
     from torch.nn import functional
     from transformers import TrainerCallback
-except ImportError as error:
-    raise missing_extra(error.name or "torch", "torch") from error
 
 _OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
 

@@ -12,15 +12,13 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import CorpusError, missing_extra
+from pellucid.errors import CorpusError, importing
 from pellucid.text.lines import NoValue, check_file, is_stream, translate_errors
 
-try:
+with importing("parquet", "pyarrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow.parquet import ParquetFile, ParquetWriter
-except ImportError as error:
-    raise missing_extra("pyarrow", "parquet") from error
 
 _BATCH_BYTES = 1 << 25  # of the strings of a batch, about
 _BATCH_ROWS = 256  # that become Python objects at once, at most

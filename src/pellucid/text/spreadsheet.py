@@ -10,7 +10,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import CorpusError, missing_extra, warn
+from pellucid.errors import CorpusError, importing, warn
 from pellucid.text.delimited import from_cell
 from pellucid.text.lines import check_file, translate_errors
 
@@ -101,10 +101,8 @@ class Sheet:
 
 
 def _first_sheet(path: Path, *, data_only: bool) -> tuple[Any, int]:
-    try:
+    with importing("xlsx", "openpyxl"):
         from openpyxl import load_workbook
-    except ImportError as error:
-        raise missing_extra("openpyxl", "xlsx") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and extensions
         book = load_workbook(path, read_only=True, data_only=data_only, keep_links=False)

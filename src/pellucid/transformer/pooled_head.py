@@ -27,13 +27,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pellucid.errors import missing_extra
+from pellucid.errors import importing
 
-try:
+with importing("torch", "torch"):
     import torch
     from torch.nn.functional import embedding_bag
-except ImportError as error:
-    raise missing_extra("torch", "torch") from error
 
 _MAX_LIVE_LOGITS = 1 << 20  # logits alive at once: 4 MB in float32
 _MAX_LIVE_LOGITS_GPU = 1 << 27  # 256 MB in bfloat16: fewer would leave a GPU waiting for its next product

@@ -15,7 +15,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
-from pellucid.errors import check_integer, missing_extra
+from pellucid.errors import check_integer, importing
 from pellucid.explain.rows import LazyRows
 from pellucid.explain.views.parts import AnyPart, shorten, visible
 from pellucid.text.unicode import well_formed
@@ -122,10 +122,8 @@ class Report(Shown):
 
 def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
     """Return tuples as a pandas DataFrame."""
-    try:
+    with importing("frames", "pandas"):
         import pandas as pd
-    except ImportError as error:
-        raise missing_extra("pandas", "frames") from error
     return pd.DataFrame(list(rows), columns=list(columns))
 
 

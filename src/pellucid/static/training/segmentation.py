@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, importing
 from pellucid.process import ignored_warnings
 from pellucid.text.unicode import normalize, unspaced_run
 from pellucid.text.words import Word, split_words
@@ -100,11 +100,8 @@ def _pieces(text: str, cut: _Cut) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _chinese() -> _Cut:
     """Return jieba's exact mode, its dictionary read without the cache file that it writes where all may write."""
-    try:
-        with ignored_warnings(Warning):  # its strings and imports are of older Pythons
-            import jieba
-    except ImportError as error:
-        raise missing_extra("jieba", "languages") from error
+    with importing("languages", "jieba"), ignored_warnings(Warning):  # its strings and imports are of older Pythons
+        import jieba
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
@@ -116,11 +113,9 @@ def _chinese() -> _Cut:
 @lru_cache(maxsize=1)
 def _japanese() -> _Cut:
     """Return SudachiPy's short units: a small vocabulary covers more text with them than with compounds."""
-    try:
+    with importing("languages", "sudachipy or its sudachidict_small"):
         import sudachidict_small  # noqa: F401  # what dict="small" opens
         from sudachipy import Dictionary, SplitMode
-    except ImportError as error:
-        raise missing_extra("sudachipy or its sudachidict_small", "languages") from error
     dictionary: Any = Dictionary(dict="small")
     make = getattr(dictionary, "tokenizer", None) or dictionary.create  # renamed in 0.7
     tokenizer = make(mode=SplitMode.A)
@@ -132,10 +127,8 @@ def _thai() -> _Cut:
     """Return PyThaiNLP's newmm: longest match within its dictionary and between Thai character clusters."""
     if "PYTHAINLP_READ_MODE" not in os.environ:
         os.environ.setdefault("PYTHAINLP_READ_ONLY", "1")  # else it makes a folder for downloads in the user's home
-    try:
+    with importing("languages", "pythainlp"):
         from pythainlp.tokenize.newmm import segment
-    except ImportError as error:
-        raise missing_extra("pythainlp", "languages") from error
     cut: _Cut = segment
     return cut
 
