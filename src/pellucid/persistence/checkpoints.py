@@ -36,7 +36,8 @@ from pellucid.persistence.store import (
 from pellucid.text.lines import batches_by_size
 
 _BLOCK_TEXTS, _BLOCK_CHARACTERS = 1_024, 1 << 20  # texts of a corpus that are held back until they are proven, at most
-_SAVED = ("*.state.safetensors", "*.state.jsonl", "*.state.bin", "checkpoint-*")  # what a work folder never holds alone
+_TENSOR_FILES = "*.state.safetensors"
+_SAVED = (_TENSOR_FILES, "*.state.jsonl", "*.state.bin", "checkpoint-*")  # what a work folder never holds alone
 
 
 class WorkFolder:
@@ -46,7 +47,6 @@ class WorkFolder:
         """Name the folder."""
         self.path, self.metadata = Path(os.path.expanduser(path)).absolute(), dict[str, Any]()
         self._state: dict[str, Any] = {}
-        self._superseded: list[Path] = []
 
     def __enter__(self) -> WorkFolder:
         """Lock the folder and read its state."""
@@ -105,9 +105,10 @@ class WorkFolder:
         self.metadata.update(metadata or {})
         self._lock_file.check(self.path)
         write_json(self.path / "state.json", {**self._state, "checksum": _digest_of(self._state)}, indent=None)
-        for path in self._superseded:
-            path.unlink(missing_ok=True)
-        self._superseded.clear()
+        current = {entry["file"] for entry in self._state["files"].values()}
+        for path in self.path.glob(_TENSOR_FILES):
+            if path.name not in current:
+                path.unlink(missing_ok=True)
 
     def texts(self, key: str, source: Iterable[str], name: str) -> Iterator[str]:
         """Yield the texts of `source`, of which those read before must be the same, and note the others."""
@@ -143,10 +144,7 @@ class WorkFolder:
 
     def save(self, name: str, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         """Write tensors under `name`; until the next commit those before are kept as well."""
-        earlier = self._state["files"].get(name)
-        number = earlier["number"] + 1 if earlier else 1
-        if earlier:
-            self._superseded.append(self.path / earlier["file"])
+        number = self._state["files"].get(name, {"number": 0})["number"] + 1
         path = self.path / f"{name}.{number}.state.safetensors"
         write_tensors(path, tensors)
         self._state["files"][name] = {"file": path.name, "number": number, "checksum": checksum(path)}

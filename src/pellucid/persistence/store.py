@@ -83,26 +83,21 @@ def writing(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> It
     if path.name in ("", "..") or path.is_dir():
         raise WritingError(errno.EISDIR, f"cannot write to {str(path)!r}: it is a folder; give the name of a file")
     path = path.absolute()  # the process may go to another folder meanwhile
-    with translate_os_errors(path), _path_lock(path) as lock:
-        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part") / path.name
-        try:
-            tmp_path.parent.mkdir()  # a folder: some libraries write to a file of their own beside the one given
-            tmp_path.touch(exist_ok=False)
-            mode = stat.S_IMODE(tmp_path.stat().st_mode)  # as the system gives it to a new file here
-            yield tmp_path
-            lock.check(path)
-            size = tmp_path.stat().st_size
-            if max_bytes is not None and size > max_bytes:
-                raise InputError(
-                    f"{path} would have {size:,} bytes, and at most {max_bytes:,} can be opened again; it is not "
-                    "written. Give it less to hold: fewer or shorter names"
-                )
-            flush_to_disk(tmp_path)
-            os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
-            _rename_and_flush(_replace_patiently, tmp_path, path)
-        finally:
-            if lock.is_ours:
-                shutil.rmtree(tmp_path.parent, ignore_errors=True)
+    with _part_folder(path) as (part, lock):  # some libraries write to a file of their own beside the one given
+        tmp_path = part / path.name
+        tmp_path.touch(exist_ok=False)
+        mode = stat.S_IMODE(tmp_path.stat().st_mode)  # as the system gives it to a new file here
+        yield tmp_path
+        lock.check(path)
+        size = tmp_path.stat().st_size
+        if max_bytes is not None and size > max_bytes:
+            raise InputError(
+                f"{path} would have {size:,} bytes, and at most {max_bytes:,} can be opened again; it is not "
+                "written. Give it less to hold: fewer or shorter names"
+            )
+        flush_to_disk(tmp_path)
+        os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
+        _rename_and_flush(_replace_patiently, tmp_path, path)
 
 
 @contextmanager
@@ -115,25 +110,19 @@ def writing_folder(
     drop; None is for models.
     """
     path = Path(os.path.realpath(os.path.expanduser(path)))  # a link to a folder stays a link
-    with translate_os_errors(path), _path_lock(path) as lock:
+    with _part_folder(path) as (part, lock):
         outdated = (replaceable or _replaceable)(path)
-        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            tmp_path.mkdir()
-            readable = stat.S_IMODE(tmp_path.stat().st_mode) & 0o666  # bits of a new file here
-            yield tmp_path
-            lock.check(path)
-            for file in tmp_path.rglob("*"):
-                flush_to_disk(file)
-                if (mode := file.lstat().st_mode) | readable != mode and stat.S_ISREG(mode):
-                    os.chmod(file, stat.S_IMODE(mode) | readable)  # some libraries write for the owner alone
-            if path.exists():
-                _link_foreign_files(path, tmp_path, outdated)
-            flush_to_disk(tmp_path)
-            _rename_and_flush(_replace_dir, tmp_path, path)
-        finally:
-            if lock.is_ours:
-                shutil.rmtree(tmp_path, ignore_errors=True)
+        readable = stat.S_IMODE(part.stat().st_mode) & 0o666  # bits of a new file here
+        yield part
+        lock.check(path)
+        for file in part.rglob("*"):
+            flush_to_disk(file)
+            if (mode := file.lstat().st_mode) | readable != mode and stat.S_ISREG(mode):
+                os.chmod(file, stat.S_IMODE(mode) | readable)  # some libraries write for the owner alone
+        if path.exists():
+            _link_foreign_files(path, part, outdated)
+        flush_to_disk(part)
+        _rename_and_flush(_replace_dir, part, path)
 
 
 def check_vacant(path: Path, way_out: str) -> None:
@@ -176,17 +165,23 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _path_lock(path: Path) -> Iterator[HeldLock]:
-    """Keep other writers of `path` away, and remove what killed ones left beside it."""
+def _part_folder(path: Path) -> Iterator[tuple[Path, HeldLock]]:
+    """Yield a new folder beside `path`, removed at the end, and the lock that keeps other writers of `path` away."""
     from filelock import Timeout  # here and below: a search writes nothing, and starts without it
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.parent / f".{path.name}.lock"
+    part, name = (path.parent / f".{path.name}.{ending}" for ending in (f"{secrets.token_hex(4)}.part", "lock"))
     try:
-        with _locked_file(name, _PATIENCE, is_removed=True) as lock:
-            if lock.is_exclusive:
-                _remove_parts(path)
-            yield lock
+        with translate_os_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked_file(name, _PATIENCE, is_removed=True) as lock:
+                if lock.is_exclusive:
+                    _remove_parts(path)  # of writers that were killed
+                try:
+                    part.mkdir()
+                    yield part, lock
+                finally:
+                    if lock.is_ours:
+                        shutil.rmtree(part, ignore_errors=True)
     except Timeout as error:
         raise WritingError(
             errno.EBUSY,
@@ -265,13 +260,10 @@ def _locked_file(path: Path, patience: float, *, is_removed: bool = False) -> It
         yield lock
     finally:
         if lock.is_ours:
-            with suppress(OSError):  # what was written is in place
-                if is_removed and os.name == "posix":  # before the next one may have it
+            if is_removed and os.name == "posix":  # before the next one may have it; elsewhere the library removes it
+                with suppress(OSError):  # what was written is in place
                     path.unlink()
             file_lock.release()
-            if is_removed and os.name != "posix":  # Windows removes no file that a process has open
-                with suppress(OSError):
-                    path.unlink()
 
 
 def _holder(path: Path) -> str:
@@ -324,20 +316,17 @@ def _link_foreign_files(old: Path, new: Path, outdated: set[str]) -> None:
 
 
 def _link(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
-    """Link a file or copy a link; not a pipe or device, which could block or never end."""
+    """Link a file, or a link itself; not a pipe or device, which could block or never end."""
     kind = os.lstat(source).st_mode
-    if stat.S_ISLNK(kind):
-        os.symlink(os.readlink(source), target)
-        return
-    if not stat.S_ISREG(kind):
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise InputError(
             f"{os.fspath(source)} is neither a file nor a link, and cannot go with the new model; move it away, or "
             "give a new name"
         )
     try:
-        os.link(source, target)
-    except OSError:  # no links here: another file system, another user's file
-        shutil.copy2(source, target)
+        os.link(source, target, follow_symlinks=False)
+    except (OSError, NotImplementedError):  # no links here: another file system, another user's file
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _replace_dir(new: Path, path: Path) -> None:
