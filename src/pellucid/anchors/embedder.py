@@ -9,7 +9,7 @@ coordinates, and so exactly a sum over anchors:
 How anchors are chosen is in `sampling.py`. On disk:
 
     config.json        the family, and the encoder: a copy, its name, or that it was a callable
-    the encoder        a SentenceTransformer's modules, or encoder/ for a pellucid model; absent where it is named
+    encoder/           a copy of the encoder; absent where it is named, or a callable
     anchors/           a stock Dense module whose rows are the anchors
     anchors.json       the anchor texts, and the encoder's vector of the first, by which another encoder is noticed
     dimensions.tsv     the anchors, for people: a text that was changed in it is encoded again when the model is opened
@@ -41,10 +41,10 @@ from pellucid.core.dimensions import (
 )
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same
-from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
+from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, save_copy
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, check_number, shown, warn
-from pellucid.loading import load, open_sentence_transformer
+from pellucid.loading import load
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import is_sound, read_json, read_tensors, write_json, write_tensors
 from pellucid.text.inputs import check_texts
@@ -56,9 +56,8 @@ if TYPE_CHECKING:
 
 _MAX_COORDINATE = 1e15  # the squares of coordinates stay within float32
 _DENSE = "anchors"  # the folder of the Dense module
-_ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
-_PROMPTS = "config_sentence_transformers.json"  # of a SentenceTransformer, at the top of its folder
-_STOCK_FAMILIES = ("static", "anchors")  # whose `modules.json` gives the vectors that `encode` gives
+_ENCODER = "encoder"  # the folder of a copy of the encoder
+_MODULES, _PROMPTS = "modules.json", "config_sentence_transformers.json"  # of a SentenceTransformer
 _MAX_LIST = 1 << 28  # bytes
 _IDENTITY = "torch.nn.modules.linear.Identity"
 
@@ -203,15 +202,19 @@ class AnchorEmbedder(Embedder):
 
     def _write(self, folder: Path, encoder_name: str = "") -> dict[str, Any]:
         rows, columns = self.vectors.shape
-        modules = [] if encoder_name else _write_encoder(folder, self.encoder)
-        if modules:
-            if not modules[-1]["type"].endswith("Normalize"):
-                modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
-            write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
+        encoder = encoder_name or save_copy(self.encoder, folder / _ENCODER)
+        is_stock = (folder / _ENCODER / _MODULES).exists()
+        if is_stock:
+            _write_modules(folder)
+        elif encoder == PELLUCID:
+            warn(
+                f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
+                f"({type(self.encoder).__name__}) has no form in modules of that library"
+            )
         (folder / _DENSE).mkdir()
         with np.errstate(over="ignore"):
             half = self.vectors.astype(np.float16)
-        exact = not modules and np.array_equal(half, self.vectors)  # half the size, where no other library reads it
+        exact = not is_stock and np.array_equal(half, self.vectors)  # half the size, where no other library reads it
         dtype = np.float16 if exact else np.float32
         dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
         write_json(folder / _DENSE / "config.json", dense)
@@ -222,7 +225,7 @@ class AnchorEmbedder(Embedder):
             folder / "anchors.json", {"anchors": anchor_texts, "first_vector": [round(x, 6) for x in first.tolist()]}
         )
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
-        return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(self.encoder)}
+        return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder}
 
     def identity(self) -> dict[str, Any]:
         """Return all that the vectors depend on, for `fingerprint`."""
@@ -354,26 +357,16 @@ def anchor_vectors(encoder: Embedder, texts: list[str], *, dimension: int | None
     return vectors
 
 
-def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
-    """Write a copy of the encoder and return its modules; [] where sentence-transformers cannot open it."""
-    if isinstance(encoder, EncoderEmbedder):
-        if not encoder.is_sentence_transformer:
-            return []
-        encoder.write_modules(folder)
-        return list(read_json(folder / "modules.json"))
-    copied = {"encoder_name": ""} if encoder.family == "anchors" else {}
-    encoder.save_pretrained(folder / _ENCODER, **copied)
-    if encoder.family not in _STOCK_FAMILIES or not (folder / _ENCODER / "modules.json").exists():
-        warn(
-            f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
-            f"({type(encoder).__name__}) has no form in modules of that library"
-        )
-        return []
+def _write_modules(folder: Path) -> None:
+    """Write what plain sentence-transformers opens: the modules of the encoder's copy, Normalize and Dense."""
+    copied = read_json(folder / _ENCODER / _MODULES)
+    modules = [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in copied]
+    if not modules[-1]["type"].endswith("Normalize"):
+        modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
+    write_json(folder / _MODULES, [*modules, _module(len(modules), _DENSE, "Dense")])
     prompts = folder / _ENCODER / _PROMPTS
     if prompts.exists():
         shutil.copy(prompts, folder)
-    modules = read_json(folder / _ENCODER / "modules.json")
-    return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
 
 
 def _module(index: int, path: str, kind: str) -> dict[str, Any]:
@@ -416,15 +409,8 @@ def _read_encoder(folder: Path, name: Any) -> Embedder:
         )
     if not isinstance(name, str):
         raise ModelFolderError(f"{folder / 'config.json'} names no encoder: {name!r:.40}")
-    if name == PELLUCID:
+    if name in (PELLUCID, SENTENCE_TRANSFORMERS):
         return load(folder / _ENCODER)
-    if name == SENTENCE_TRANSFORMERS:  # the whole folder, of which the last module is the anchors
-        model = open_sentence_transformer(str(folder))
-        if len(model) < 2 or type(model[-1]).__name__ != "Dense":
-            kinds = ", ".join(type(module).__name__ for module in model)
-            raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
-        del model[-1]
-        return load(model)
     path_or_id = resolve_reference(folder, name)
     try:
         return load(path_or_id)

@@ -386,22 +386,18 @@ class EncoderEmbedder(Embedder):
             InputError: it is a function, which no folder can hold.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
-        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
-            self.write_modules(folder, create_model_card=create_model_card)
-            words = self._words_at_hand()
-            if words is not None and not words.is_ready_made:
-                words.save_pretrained(folder / "reasons")
-
-    def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
-        """Write a SentenceTransformer's files into a folder that may hold other files."""
         if not self.is_sentence_transformer:
             raise InputError(
                 f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"
             )
-        with WITHOUT_BARS:
-            self.model.save_pretrained(str(folder), create_model_card=create_model_card)
-        check_folder(folder)  # what is refused when it is read is not written
+        is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
+        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
+            with WITHOUT_BARS:
+                self.model.save_pretrained(str(folder), create_model_card=create_model_card)
+            check_folder(folder)  # what is refused when it is read is not written
+            words = self._words_at_hand()
+            if words is not None and not words.is_ready_made:
+                words.save_pretrained(folder / "reasons")
 
 
 def opened_with(model: Embedder) -> str:
@@ -409,3 +405,13 @@ def opened_with(model: Embedder) -> str:
     if not isinstance(model, EncoderEmbedder):
         return PELLUCID
     return SENTENCE_TRANSFORMERS if model.is_sentence_transformer else FUNCTION
+
+
+def save_copy(model: Embedder, folder: Path) -> str:
+    """Write a copy of a model that is within another one, unless it is a function; return what opens it."""
+    kind = opened_with(model)
+    if isinstance(model, EncoderEmbedder) and kind == SENTENCE_TRANSFORMERS:
+        model.save_pretrained(folder, create_model_card=False)
+    elif kind == PELLUCID:
+        model.save_pretrained(folder)
+    return kind

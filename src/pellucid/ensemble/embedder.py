@@ -35,7 +35,7 @@ from pellucid.core.dimensions import Dimension, Dimensions, Edit, Mixing, select
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import EMPTY_TERMS, Query, Terms
-from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
+from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, save_copy
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.rows import EMBEDDING, Row
 from pellucid.loading import load
@@ -304,11 +304,7 @@ class EnsembleEmbedder(Embedder):
     def _write(self, folder: Path) -> dict[str, Any]:
         records = []
         for index, part in enumerate(self.parts):
-            kind = opened_with(part.model)
-            if kind == PELLUCID:
-                part.model.save_pretrained(folder / f"part_{index}")
-            elif kind == SENTENCE_TRANSFORMERS and isinstance(part.model, EncoderEmbedder):
-                part.model.write_modules(folder / f"part_{index}")
+            kind = save_copy(part.model, folder / f"part_{index}")
             record = {"name": part.name, "weight": part.weight, "dimension": part.dimension}
             records.append({**record, "opened": kind, "fingerprint": fingerprint(part.model)})
         write_json(folder / _RECORD, {"parts": records})

@@ -449,12 +449,10 @@ def saving(
     with writing_folder(target) as folder:
         yield folder
         names = sorted(entry.name for entry in folder.iterdir())
-        present = folder / "config.json"  # a transformer's own
-        other_settings = {**(read_json(present) if present.exists() else {}), **(config or {})}
         sums = {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)}
         ours = {"family": family, "format": FORMAT, "version": VERSION, **model_config, "files": names}
         ours["sha256"] = sums
-        write_json(folder / "config.json", {**other_settings, "pellucid": ours}, max_bytes=_MAX_CONFIG)
+        write_json(folder / "config.json", {**(config or {}), "pellucid": ours}, max_bytes=_MAX_CONFIG)
         card = target / "README.md"
         if has_card and (not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace")):
             (folder / "README.md").write_text(_card(target.resolve().name, family, model_config), encoding="utf-8")
