@@ -249,13 +249,17 @@ BROKEN = [
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\tinf\n", "line 2: the score 'inf' is not"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "every score is 1"),
     ("sts/STS12/test.tsv", "sentence1\tsentence2\tscore\n", "nothing below it"),
-    ("retrieval/scifact/corpus.jsonl", '{"_id": "d1"}\n', "corpus.jsonl, line 1 has no field 'text'"),
-    ("retrieval/scifact/corpus.jsonl", '{"_id": "d1", "text": "a"}\n' * 2, "the id 'd1' occurs twice"),
-    ("retrieval/scifact/queries.jsonl", '{"_id": "q1", "text": "a"}\n' * 2, "the id 'q1' occurs twice"),
-    ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td1\t0\n", "scores 1 and 0"),
+    ("retrieval/scifact/corpus.jsonl", '{"_id": "d1"}\n', "corpus.jsonl, line 1 is no document; it must be"),
+    ("retrieval/scifact/corpus.jsonl", '{"_id": "d1", "text": "a"}\n' * 2, "line 2: document 'd1' is there twice"),
+    ("retrieval/scifact/queries.jsonl", '{"_id": "q1", "text": "a"}\n' * 2, "line 2: query 'q1' is there twice"),
+    (
+        "retrieval/scifact/qrels/test.tsv",
+        "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td1\t0\n",
+        "'d1' is judged 0 .*and 1",
+    ),
     ("retrieval/scifact/corpus.jsonl", "{\n", "corpus.jsonl, line 1: not JSON"),
     ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n", "no query of queries.jsonl"),
-    ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tyes\n", "'yes' is not a whole number"),
+    ("retrieval/scifact/qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tyes\n", "line 2: invalid literal"),
 ]
 
 

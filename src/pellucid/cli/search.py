@@ -269,7 +269,7 @@ def evaluate(
     Examples:
       pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/test.tsv
     """
-    from pellucid.index.evaluation import read_qrels, read_queries
+    from pellucid.evaluation.tasks import read_qrels, read_queries
 
     query_set, judged = read_queries(queries), read_qrels(qrels)
     with _open(folder) as opened:

@@ -19,14 +19,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError
+from pellucid.errors import CorpusError, InputError
 from pellucid.process import ProcessSetting, ignored_warnings
+from pellucid.text.delimited import DelimitedFile
+from pellucid.text.lines import parse_json, read_lines
 from pellucid.text.tables import CorpusFile
 
 
@@ -135,37 +138,72 @@ class RetrievalTask(LocalTask):
 
         corpus_file, queries_file, qrels_file = self.files()
         corpus = [
-            {"id": id_, "title": str(r.get("title") or ""), "text": str(r["text"])}
-            for id_, r in _records_by_id(corpus_file).items()
+            {"id": id_, "title": str(row.get("title") or ""), "text": row["text"]}
+            for id_, row in _by_id(corpus_file, "document").items()
         ]
-        queries = [{"id": id_, "text": str(r["text"])} for id_, r in _records_by_id(queries_file).items()]
-        relevant: dict[str, dict[str, int]] = {}
-        judged: dict[tuple[str, str], int] = {}
-        for query, document, cell in zip(*read_table(qrels_file, ["query-id", "corpus-id", "score"]).values()):
-            try:
-                score = int(cell)
-            except ValueError as error:
-                raise InputError(f"{qrels_file}: {cell!r} is not a whole number") from error
-            if judged.setdefault((query, document), score) != score:
-                raise InputError(
-                    f"{qrels_file}: document {document!r} has the scores {judged[query, document]} and {score} for "
-                    f"query {query!r}; keep one of them"
-                )
-            if score > 0:
-                relevant.setdefault(query, {})[document] = score
+        queries = [{"id": id_, "text": text} for id_, text in read_queries(queries_file).items()]
+        grades = {
+            query: {document: grade for document, grade in judged.items() if grade > 0}
+            for query, judged in read_qrels(qrels_file).items()
+        }
+        relevant = {query: judged for query, judged in grades.items() if judged}
         if not relevant.keys() & {query["id"] for query in queries}:
             raise InputError(f"{qrels_file}: no query of {queries_file.name} has a relevant document")
         split = {"corpus": Dataset.from_list(corpus), "queries": Dataset.from_list(queries), "relevant_docs": relevant}
         return {"default": {"test": {**split, "top_ranked": None}}}
 
 
-def _records_by_id(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of a corpus or of queries by their id, each of which must occur once."""
-    records: dict[str, dict[str, Any]] = {}
-    for record in read_records(path, ["_id", "text"]):
-        if records.setdefault(str(record["_id"]), record) is not record:
-            raise InputError(f"{path}: the id {str(record['_id'])!r:.80} occurs twice; give each text an id of its own")
-    return records
+def _by_id(path: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """Return the JSON objects of a file of lines, each a `kind` with a text, by their "_id" or "id"."""
+    by_id: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(read_lines(path, "records"), 1):
+        if not line.strip():
+            continue
+        row = parse_json(line, f"{path}, line {number}: ")
+        row_id = row.get("_id", row.get("id")) if isinstance(row, dict) else None
+        if type(row_id) not in (str, int) or not isinstance(row.get("text"), str):
+            raise CorpusError(f'{path}, line {number} is no {kind}; it must be as {{"_id": "1", "text": "..."}}')
+        if by_id.setdefault(str(row_id), row) is not row:
+            raise CorpusError(f"{path}, line {number}: {kind} {row_id!r:.60} is there twice")
+    return by_id
+
+
+def read_queries(path: str | Path) -> dict[str, str]:
+    """Read queries as BEIR has them: JSON lines with "_id" (or "id") and "text".
+
+    Args:
+        path: a .jsonl file, may be packed (.gz, .xz).
+
+    Raises:
+        CorpusError: it is absent or broken at a named line.
+    """
+    return {query_id: row["text"] for query_id, row in _by_id(Path(path), "query").items()}
+
+
+def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+    """Read judgements as BEIR has them: a table with tabs and the columns query-id, corpus-id and score.
+
+    Raises:
+        CorpusError: it is absent or broken at a named line.
+    """
+    relevant: dict[str, dict[str, int]] = {}
+    table = DelimitedFile(Path(path), delimiter="\t", quoting="none")
+    for number, cells in chain.from_iterable(zip(*block) for block in table.blocks()):
+        row = {name: cell or "" for name, cell in zip(table.names, cells)}
+        try:
+            grade, grades = int(row["score"]), relevant.setdefault(row["query-id"], {})
+            previous = grades.setdefault(row["corpus-id"], grade)
+        except (KeyError, ValueError) as error:
+            raise CorpusError(
+                f"{path}, line {number}: {error}. The first line must be query-id, corpus-id, score, with tabs between "
+                "them, and a score an integer"
+            ) from error
+        if previous != grade:
+            raise CorpusError(
+                f"{path}, line {number}: document {row['corpus-id']!r:.60} is judged {grade} for query "
+                f"{row['query-id']!r:.60}, and {previous} before; leave one of them"
+            )
+    return relevant
 
 
 KINDS: Mapping[str, type[LocalTask]] = {"sts": StsTask, "retrieval": RetrievalTask}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
-    from pellucid.index.evaluation import read_qrels as read_qrels, read_queries as read_queries
+    from pellucid.evaluation.tasks import read_qrels as read_qrels, read_queries as read_queries
     from pellucid.index.hits import Hit as Hit, Hits as Hits
     from pellucid.index.index import Index as Index
     from pellucid.index.precomputed import QueryFunction as QueryFunction
@@ -15,7 +15,7 @@ else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
         {
-            "pellucid.index.evaluation": "read_qrels read_queries",
+            "pellucid.evaluation.tasks": "read_qrels read_queries",
             "pellucid.index.hits": "Hit Hits",
             "pellucid.index.index": "Index",
             "pellucid.index.precomputed": "QueryFunction",

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
-from pellucid.errors import CorpusError, InputError, importing, shown
+from pellucid.errors import InputError, importing, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
 from pellucid.index.settings import validate_word_weights
-from pellucid.text.delimited import DelimitedFile
-from pellucid.text.lines import parse_json, read_lines
 from pellucid.text.unicode import canonicalize, well_formed
 
 Queries = Mapping[str, str]
@@ -276,55 +272,3 @@ def _by_id(items: Mapping[Any, Any], what: str) -> dict[str, Any]:
             raise InputError(f"{what} {item_id!r:.60} is there twice")
         by_id[item_id] = item
     return by_id
-
-
-# --- Files ---
-
-
-def read_queries(path: str | Path) -> dict[str, str]:
-    """Read queries as BEIR has them: JSON lines with "_id" (or "id") and "text".
-
-    Args:
-        path: a .jsonl file, may be packed (.gz, .xz).
-
-    Raises:
-        CorpusError: it is absent or broken at a named line.
-    """
-    queries: dict[str, str] = {}
-    for number, line in enumerate(read_lines(Path(path), "file of queries"), 1):
-        if not line.strip():
-            continue
-        row = parse_json(line, f"{path}, line {number}: ")
-        query_id = row.get("_id", row.get("id")) if isinstance(row, dict) else None
-        if type(query_id) not in (str, int) or not isinstance(row.get("text"), str):
-            raise CorpusError(f'{path}, line {number} is no query; it must be as {{"_id": "1", "text": "..."}}')
-        if str(query_id) in queries:
-            raise CorpusError(f"{path}, line {number}: query {query_id!r:.60} is there twice")
-        queries[str(query_id)] = row["text"]
-    return queries
-
-
-def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
-    """Read judgements as BEIR has them: a table with tabs and the columns query-id, corpus-id and score.
-
-    Raises:
-        CorpusError: it is absent or broken at a named line.
-    """
-    relevant: dict[str, dict[str, int]] = {}
-    table = DelimitedFile(Path(path), delimiter="\t", quoting="none")
-    for number, cells in chain.from_iterable(zip(*block) for block in table.blocks()):
-        row = {name: cell or "" for name, cell in zip(table.names, cells)}
-        try:
-            grade, grades = int(row["score"]), relevant.setdefault(row["query-id"], {})
-            previous = grades.setdefault(row["corpus-id"], grade)
-        except (KeyError, ValueError) as error:
-            raise CorpusError(
-                f"{path}, line {number}: {error}. The first line must be query-id, corpus-id, score, with tabs between "
-                "them, and a score an integer"
-            ) from error
-        if previous != grade:
-            raise CorpusError(
-                f"{path}, line {number}: document {row['corpus-id']!r:.60} is judged {grade} for query "
-                f"{row['query-id']!r:.60}, and {previous} before; leave one of them"
-            )
-    return relevant
