@@ -188,15 +188,15 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     names = model.dimensions.names
     measured = spread(model, texts, seed)
     enough = measured.texts >= thresholds.least_texts
-    dead = _dead(measured, names, thresholds) if enough else {}
+    dead = dict(_dead(measured, names, thresholds)) if enough else {}
     alive = np.ones(len(names), bool)
     alive[list(dead)] = False
     alive &= support(measured.sample) >= thresholds.duplicate_texts
     relatives, groups = _duplicates(measured, alive, thresholds.duplicate)
-    crowded = {n: f for n, f in _crowded(measured, names, thresholds).items() if n not in dead} if enough else {}
+    crowded = [finding for n, finding in _crowded(measured, names, thresholds) if n not in dead] if enough else []
     doubled = [_duplicate_finding(group, names) for group in groups]
     unclear = _unclear(measured, model, thresholds) if model.family == "anchors" else ()
-    findings = (*dead.values(), *doubled, *crowded.values(), *unclear)
+    findings = (*dead.values(), *doubled, *crowded, *unclear)
     return Audit(
         family=model.family,
         texts=measured.texts,
@@ -218,25 +218,22 @@ def support(sample: Any) -> Floats:
     return supports
 
 
-def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
-    """Return the findings by index, the rarest first."""
-    findings: dict[int, Finding] = {}
+def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> Iterator[tuple[int, Finding]]:
+    """Yield the dead dimensions by index, the rarest first."""
     flat, quiet = measured.flat, measured.quiet
     for index in np.argsort(measured.firing, kind="stable").tolist():
         rate, edit = float(measured.firing[index]), f"model.without({quoted(names[index])})"
         if flat[index]:
             value = float(measured.deviation[index])
             reason = f"its coordinate is {signed(float(measured.mean[index]))} in all texts"
-            findings[index] = Finding("dead", (names[index],), "deviation", value, reason, edit)
+            yield index, Finding("dead", (names[index],), "deviation", value, reason, edit)
         elif rate <= thresholds.dead_rate and quiet[index]:
             reason = f"fires on {round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
-            findings[index] = Finding("dead", (names[index],), "firing rate", rate, reason, edit)
-    return findings
+            yield index, Finding("dead", (names[index],), "firing rate", rate, reason, edit)
 
 
-def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
-    """Return the findings by index, the largest part of the mean score first."""
-    findings: dict[int, Finding] = {}
+def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> Iterator[tuple[int, Finding]]:
+    """Yield the crowded dimensions by index, the largest part of the mean score first."""
     score = float(measured.common.sum())
     floor = max(thresholds.crowded_share, 3 / len(names))
     for index in np.argsort(-measured.common, kind="stable").tolist():
@@ -244,13 +241,10 @@ def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict
         edit = f"model.without({quoted(names[index])})"
         if score >= _SCORE_EPS and component / score >= floor:
             reason = f"gives {percent(component / score)} of the score that two texts have on average"
-            findings[index] = Finding(
-                "crowded", (names[index],), "share of the mean score", component / score, reason, edit
-            )
+            yield index, Finding("crowded", (names[index],), "share of the mean score", component / score, reason, edit)
         elif rate >= thresholds.crowded_rate:
             reason = f"fires on {percent(rate)} of the texts"
-            findings[index] = Finding("crowded", (names[index],), "firing rate", rate, reason, edit)
-    return findings
+            yield index, Finding("crowded", (names[index],), "firing rate", rate, reason, edit)
 
 
 def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Iterator[Finding]:

@@ -418,8 +418,7 @@ def _without_guesses(
 def _encode(model: Embedder, texts: list[str]) -> Floats:
     """Return embeddings at length 1, float64 [texts, dimension]."""
     rows = model.similarity_rows(model.encode(texts))
-    normalized: Floats = l2_normalize(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64)
-    return normalized
+    return np.asarray(l2_normalize(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64))
 
 
 def _encode_pairs(model: Embedder, rows: Sequence[WordPair], notes: list[str]) -> Floats:
@@ -437,8 +436,7 @@ def _encode_pairs(model: Embedder, rows: Sequence[WordPair], notes: list[str]) -
         raise InputError(f"the model reads all {len(rows)} pairs as one; give other pairs")
     if len(first) < len(rows):
         notes.append(f"{len(rows) - len(first)} pairs are left out: the model reads them as others.")
-    distinct: Floats = shaped[np.sort(first)]
-    return distinct
+    return np.asarray(shaped[np.sort(first)])
 
 
 def _leans(similarities: Floats, targets: Sequence[Target]) -> tuple[tuple[Lean, ...], float]:

@@ -170,13 +170,14 @@ def topics(
     labels[in_vocabulary] = _cluster(rows[np.flatnonzero(in_vocabulary)], n, seed)
     sizes = np.bincount(labels[labels >= 0])  # equal texts may make fewer topics than were asked for
     sums = np.stack([np.asarray(rows[labels == topic].sum(axis=0)).ravel() for topic in range(len(sizes))])
-    names = _Names(model, all_texts, labels, sizes)
-    records = []
+    terms, counts = _count_terms(all_texts, labels, len(sizes))
+    records, guessed = list[Topic](), list[str]()
     for topic, size in enumerate(sizes.tolist()):
         members = np.flatnonzero(labels == topic)
         mean = sums[topic] / size
         outside = (sums.sum(axis=0) - sums[topic]) / max(int(sizes.sum()) - size, 1)
-        cosines, words = cosines_along(rows[members], mean), names.words(topic, mean - outside)
+        cosines = cosines_along(rows[members], mean)
+        words, guesses = _topic_words(model, terms, counts, sizes, topic, mean - outside)
         typical = {all_texts[members[n]]: float(cosines[n]) for n in np.argsort(-cosines, kind="stable").tolist()}
         record = Topic(
             ", ".join(word.word for word in words[:_NAME_WORDS]) or f"topic {topic + 1}",
@@ -187,8 +188,9 @@ def topics(
             tuple(Example(*item) for item in typical.items())[:examples],
         )
         records.append(record)
-    n_blank, guessed = len(all_texts) - known_texts, tuple(dict.fromkeys(names.guessed))
-    return Topics(model.family, len(all_texts), n_blank, tuple(records), tuple(labels.tolist()), guessed)
+        guessed += guesses
+    n_blank, names = len(all_texts) - known_texts, tuple(dict.fromkeys(guessed))
+    return Topics(model.family, len(all_texts), n_blank, tuple(records), tuple(labels.tolist()), names)
 
 
 def _cluster(rows: Any, n: int, seed: int) -> Integers:
@@ -206,61 +208,51 @@ def _cluster(rows: Any, n: int, seed: int) -> Integers:
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal texts: there are fewer topics than were asked for
         assigned = kmeans.fit_predict(rows)
     order = np.argsort(-np.bincount(assigned, minlength=n), kind="stable")
-    ranked: Integers = np.argsort(order)[assigned]
-    return ranked
+    return np.asarray(np.argsort(order)[assigned])
 
 
-class _Names:
-    """Document counts of words, and of pairs of neighbouring words, by topic."""
+def _count_terms(texts: list[str], labels: Integers, n_topics: int) -> tuple[Any, Floats]:
+    """Return words and pairs of neighbouring words, and how many texts of each topic hold them [topics, terms]."""
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    def __init__(self, model: Embedder, texts: list[str], labels: Integers, sizes: Integers) -> None:
-        from sklearn.feature_extraction.text import CountVectorizer
+    vectorizer = CountVectorizer(analyzer=document_terms, binary=True)
+    try:
+        counts = vectorizer.fit_transform(texts)
+    except ValueError:  # no text has a content word
+        return np.array([], str), np.zeros((n_topics, 0))
+    is_member = labels[:, None] == np.arange(n_topics)
+    return vectorizer.get_feature_names_out(), np.asarray((counts.T @ is_member).T, np.float64)
 
-        self._model, self._sizes = model, sizes
-        self.guessed: list[str] = []  # words that are left out
-        vectorizer = CountVectorizer(analyzer=document_terms, binary=True)
-        is_member = labels[:, None] == np.arange(len(sizes))
-        try:
-            counts = vectorizer.fit_transform(texts)
-        except ValueError:  # no text has a content word
-            self._terms, self._counts = np.array([], str), np.zeros((len(sizes), 0))
-            return
-        self._terms = vectorizer.get_feature_names_out()
-        self._counts = np.asarray((counts.T @ is_member).T, np.float64)  # [topics, terms]
 
-    def words(self, topic: int, direction: Floats) -> list[TopicWord]:
-        """Return the words that set a topic apart, by falling product of log-odds and pull."""
-        here, all_texts = self._counts[topic], self._counts.sum(axis=0)
-        size, n_texts = int(self._sizes[topic]), int(self._sizes.sum())
-        prior = _PRIOR_TEXTS * all_texts / n_texts
-        inside, outside = here + prior, all_texts - here + prior
-        with np.errstate(divide="ignore", invalid="ignore"):  # terms of all texts, and of texts without a topic
-            odds = inside / (size + _PRIOR_TEXTS - inside)
-            odds_outside = outside / (n_texts - size + _PRIOR_TEXTS - outside)
-            ratios = np.log(odds / odds_outside) / np.sqrt(1 / inside + 1 / outside)
-        log_odds = np.where(all_texts < n_texts, np.nan_to_num(ratios), 0.0)  # a word of all texts sets none apart
-        is_frequent = here >= max(_MIN_WORD_TEXTS, _MIN_WORD_SHARE * size)
-        candidates = np.flatnonzero((is_frequent if is_frequent.any() else here > 0) & (log_odds > 0))
-        candidates = candidates[np.argsort(-log_odds[candidates], kind="stable")][:_TESTED_WORDS]
-        terms = self._terms[candidates].tolist()
-        is_guessed = [bool(words) for words in guessed_words(self._model, terms)]
-        self.guessed += [term for term, guess in zip(terms, is_guessed) if guess and " " not in term]
-        candidates = candidates[~np.array(is_guessed, bool)]
-        if not len(candidates):
-            return []
-        rows = l2_normalize(self._model.encode(self._terms[candidates].tolist()))
-        pulls = cosines_along(rows, direction)
-        order = np.argsort(-log_odds[candidates] * np.maximum(pulls, 0), kind="stable")
-        selected: list[TopicWord] = []
-        for index in order.tolist():
-            term, word = candidates[index], str(self._terms[candidates[index]])
-            used = [earlier for item in selected for earlier in item.word.split()]
-            if not any(_is_one_word(a, b) for a in used for b in word.split()):
-                n_here, n_all = int(here[term]), int(all_texts[term])
-                selected.append(TopicWord(word, n_here, n_all - n_here, float(log_odds[term]), float(pulls[index])))
-            if len(selected) == _MAX_WORDS:
-                break
-        return selected
+def _topic_words(
+    model: Embedder, terms: Any, counts: Floats, sizes: Integers, topic: int, direction: Floats
+) -> tuple[list[TopicWord], list[str]]:
+    """Return the words that set a topic apart, by falling product of log-odds and pull, and those that are guessed."""
+    here, all_texts = counts[topic], counts.sum(axis=0)
+    size, n_texts = int(sizes[topic]), int(sizes.sum())
+    prior = _PRIOR_TEXTS * all_texts / n_texts
+    inside, outside = here + prior, all_texts - here + prior
+    with np.errstate(divide="ignore", invalid="ignore"):  # terms of all texts, and of texts without a topic
+        odds = inside / (size + _PRIOR_TEXTS - inside)
+        odds_outside = outside / (n_texts - size + _PRIOR_TEXTS - outside)
+        ratios = np.log(odds / odds_outside) / np.sqrt(1 / inside + 1 / outside)
+    log_odds = np.where(all_texts < n_texts, np.nan_to_num(ratios), 0.0)  # a word of all texts sets none apart
+    is_frequent = here >= max(_MIN_WORD_TEXTS, _MIN_WORD_SHARE * size)
+    candidates = np.flatnonzero((is_frequent if is_frequent.any() else here > 0) & (log_odds > 0))
+    candidates = candidates[np.argsort(-log_odds[candidates], kind="stable")][:_TESTED_WORDS]
+    is_guessed = np.array(list(map(bool, guessed_words(model, terms[candidates].tolist()))), bool)
+    guessed = [term for term in terms[candidates[is_guessed]].tolist() if " " not in term]
+    candidates, selected = candidates[~is_guessed], list[TopicWord]()
+    if not len(candidates):
+        return selected, guessed
+    pulls = cosines_along(l2_normalize(model.encode(terms[candidates].tolist())), direction)
+    for index in np.argsort(-log_odds[candidates] * np.maximum(pulls, 0), kind="stable").tolist():
+        term, word = candidates[index], str(terms[candidates[index]])
+        used = [earlier for item in selected for earlier in item.word.split()]
+        if not any(_is_one_word(a, b) for a in used for b in word.split()):
+            n_here, n_all = int(here[term]), int(all_texts[term])
+            selected.append(TopicWord(word, n_here, n_all - n_here, float(log_odds[term]), float(pulls[index])))
+    return selected[:_MAX_WORDS], guessed
 
 
 def document_terms(text: str) -> set[str]:

@@ -62,23 +62,17 @@ class Spread:
     def quiet(self) -> npt.NDArray[np.bool_]:
         """Which dimensions vary no more than an even share: those that never fire may still separate texts."""
         variance = self.deviation**2
-        below: npt.NDArray[np.bool_] = variance <= variance.mean() * (1 + 1e-6)
-        return below
+        return np.asarray(variance <= variance.mean() * (1 + 1e-6))
 
     @property
     def flat(self) -> npt.NDArray[np.bool_]:
         """Which dimensions are the same for all texts: their deviation is below 1 % of an even share, 1 / sqrt(n)."""
-        below: npt.NDArray[np.bool_] = self.deviation < _FLAT_RATIO * len(self.mean) ** -0.5
-        return below
-
-    def column(self, dimension: int) -> Floats:
-        """Return the coordinates of all texts in a dimension."""
-        column = self.sample[:, [dimension]]
-        return np.asarray(column.toarray() if hasattr(column, "toarray") else column, np.float64).ravel()
+        return np.asarray(self.deviation < _FLAT_RATIO * len(self.mean) ** -0.5)
 
     def examples(self, dimension: int, count: int, sign: int = 1) -> tuple[Example, ...]:
         """Return the distinct texts with the largest coordinates above 0; of sign -1 the smallest below 0."""
-        values = sign * self.column(dimension)
+        column = self.sample[:, [dimension]]
+        values = sign * np.asarray(column.toarray() if hasattr(column, "toarray") else column, np.float64).ravel()
         strongest: dict[str, float] = {}
         for index in np.argsort(-values, kind="stable").tolist():
             if values[index] <= 0 or len(strongest) == count:
@@ -178,11 +172,7 @@ def column_chunks(rows: Any) -> Iterator[tuple[slice, Floats]]:
 
 def known_rows(rows: Any) -> npt.NDArray[np.bool_]:
     """Say which rows are not zero."""
-    if hasattr(rows, "tocsr"):
-        is_known: npt.NDArray[np.bool_] = np.diff(rows.indptr) > 0
-    else:
-        is_known = rows.any(axis=1)
-    return is_known
+    return np.asarray(np.diff(rows.indptr) > 0 if hasattr(rows, "tocsr") else rows.any(axis=1))
 
 
 def correlations(measured: Spread) -> Iterator[tuple[slice, Floats]]:
@@ -207,8 +197,7 @@ def cosines_along(rows: Any, direction: Floats) -> Floats:
     length = float(np.linalg.norm(direction))
     if length <= _EPS:
         return np.zeros(rows.shape[0])
-    cosines: Floats = np.asarray(rows @ (direction / length), np.float64).ravel()
-    return cosines
+    return np.asarray(rows @ (direction / length), np.float64).ravel()
 
 
 def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
