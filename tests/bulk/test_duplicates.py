@@ -116,22 +116,22 @@ def test_cells_hold_the_rows_they_were_given(monkeypatch):
     monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", 50)
     rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    held = near_duplicates.Nearest()
+    held, numbers = near_duplicates.KeptTexts(), np.arange(900)
     for start in range(0, 900, 30):
-        held.add(rows[start : start + 30])
-    assert len(held) == 900 and held._rebuilt_at > 200  # made anew twice
-    numbers, scores = held.search(rows, 3)
-    np.testing.assert_array_equal(numbers[:, 0], np.arange(900))
-    np.testing.assert_allclose(scores[:, 0], 1, atol=near_duplicates._FLOAT16)
+        held.add(rows[start : start + 30], numbers[start : start + 30] + 5, numbers[start : start + 30] % 3)
+    assert held._rebuilt_at > 200  # made anew twice
+    found, scores = held.nearest(rows, numbers % 3, 0.9)
+    np.testing.assert_array_equal(found, numbers + 5)
+    np.testing.assert_allclose(scores, 1, atol=near_duplicates._FLOAT16)
 
 
-def test_without_rows_and_with_too_few_there_are_gaps():
-    held = near_duplicates.Nearest()
-    numbers, scores = held.search(np.ones((2, 3), np.float32))
-    assert (numbers == -1).all() and np.isneginf(scores).all()
-    held.add(np.eye(3, dtype=np.float32)[:2])
-    numbers, scores = held.search(np.eye(3, dtype=np.float32)[:1], 4)
-    assert numbers.tolist() == [[0, 1, -1, -1]] and scores[0, :2].tolist() == [1, 0]
+def test_only_rows_of_one_signature_and_above_the_threshold_are_found():
+    held, rows = near_duplicates.KeptTexts(), np.eye(3, dtype=np.float32)
+    numbers = np.zeros(2, np.int64)
+    assert held.nearest(rows[:2], numbers, 0.5)[0].tolist() == [-1, -1]
+    held.add(rows[:2], np.array([7, 8]), np.array([0, 1]))
+    found, scores = held.nearest(rows, np.array([0, 0, 1]), 0.5)
+    assert found.tolist() == [7, -1, -1] and scores.tolist() == [1, -np.inf, -np.inf]
 
 
 def test_a_text_with_other_numbers_is_a_duplicate_unless_that_is_ruled_out(model):

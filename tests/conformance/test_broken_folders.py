@@ -245,7 +245,7 @@ TABLES = {
         ("mapping", np.zeros(7, np.float32), "must be integers"),
         ("mapping", np.zeros((7, 1), np.int64), "must be integers"),
         ({"mapping": np.zeros(0, np.int64), "weights": None, "embeddings": ROWS}, "must be integers"),
-        ({"embeddings": ROWS.astype(np.int8), "weights": None}, "without 'weights'"),
+        ({"embeddings": ROWS.astype(np.int8), "weights": None}, "an int8 table needs scales"),
         ("weights", np.ones(3, np.float32), "expected float32"),
         ({"weights": np.ones(6, np.float64), "mapping": None}, "expected float32"),
         ({"weights": np.full(6, np.nan, np.float32), "mapping": None}, "negative or non-finite"),

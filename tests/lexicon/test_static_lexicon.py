@@ -150,8 +150,8 @@ def test_words_can_be_reweighted(model):
 def test_parts_that_do_not_fit_are_refused():
     vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
     for parts, complaint in (
-        ((vocabulary, table[:5], dimensions()), r"int32 \[6\], expected int32 \[9\]"),
-        ((vocabulary, table, dimensions(NAMES[:3])), "outside the 3 clusters"),
+        ((vocabulary, table[:5], dimensions()), "5 scales for 8 words"),
+        ((vocabulary, table, dimensions(NAMES[:3])), "columns are 0 to 3, and must be from 0 to 2"),
         ((vocabulary, -table, dimensions()), "negative"),
         ((vocabulary, table * np.nan, dimensions()), "NaN"),
         ((vocabulary, table, dimensions(), None, 0), "max_active_dims is 0"),

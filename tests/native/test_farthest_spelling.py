@@ -29,7 +29,7 @@ from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
 from pellucid.text.words import Vocabulary
 
 LETTERS = "aabcnßüд"
-HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 10_000, "abcn" * 2_500, "ab\u0301cd", "a\ud800bc", "東京" * 30]
+HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 100, "abcn" * 25, "ab\u0301cd", "a\ud800bc", "東京" * 30]
 
 
 def rows_of(count: int, dimension: int, kind: str, seed: int = 0) -> np.ndarray:

@@ -118,7 +118,7 @@ def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkey
     for start in range(0, len(words), 10):
         block = words[start : start + 10]
         assert np.abs(encoder.encode(block) - plain_rows(model, block)).max() < 1e-5
-    assert len(encoder._idle[0]._spelled) < 26
+    assert len(encoder._idle[0].spelled) < 26
 
 
 def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> None:

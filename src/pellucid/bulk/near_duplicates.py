@@ -5,8 +5,8 @@ So every removed text is within the threshold of a kept one. With connected comp
 of small changes the first text and the last may have nothing in common. Each text is compared with the kept ones only:
 ten thousand texts of one form make ten thousand pairs here, and fifty million there.
 
-Equal texts are found by their hashes. The nearest kept text comes from `Nearest`; every pair that it proposes is scored
-again by the model before it is reported.
+Equal texts are found by their hashes. The nearest kept text comes from `KeptTexts`; every pair that it proposes is
+scored again by the model before it is reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Scores = npt.NDArray[np.float32]
 
 _CHUNK_TEXTS = 2_048
 _SCORE_DECIMALS = 6  # decimals of a score, as many as float32 has
-_CANDIDATES = 16  # kept texts compared where the nearest one has another signature
+_CANDIDATES = 16  # nearest kept texts in the cells, of which the first with the same signature counts
 _SHOWN = 10  # rows of a printed table
 
 
@@ -235,9 +235,7 @@ class _Finder:
         self.unknown = 0  # different texts without a known word
         self.guessed: dict[str, None] = {}  # words that the model guesses
         self._index_by_digest: dict[bytes, int] = {}  # of a text -> its number
-        self._nearest = Nearest()
-        self._kept_indices = array("q")  # of the texts whose rows `_nearest` has
-        self._signatures = array("q")  # of these texts; texts with different ones are no duplicates
+        self._kept = KeptTexts()
 
     def take(self, texts: list[str]) -> None:
         """Compare the next texts with those that are kept, and with each other."""
@@ -267,34 +265,13 @@ class _Finder:
         guesses = guessed_words(self.model, known_texts)
         self.guessed |= dict.fromkeys(islice(chain(*guesses), 1_000 - len(self.guessed)))
         signatures = np.array([_signature(*item, self.same_numbers) for item in zip(known_texts, guesses)], np.int64)
-        positions, scores = self._among_kept(rows, signatures)
-        similarities = products(rows, rows)
-        similarities[signatures[:, None] != signatures] = -np.inf
-        representatives = np.full(len(indices), -1, np.int64)
-        representatives[positions >= 0] = np.frombuffer(self._kept_indices, np.int64)[positions[positions >= 0]]
+        representatives, scores = self._kept.nearest(rows, signatures, self.threshold)
+        similarities = _similarities(rows, signatures, rows, signatures)
         is_kept = _take_in_order(similarities, self.threshold, indices, representatives, scores)
-        for index, representative in zip(indices[~is_kept].tolist(), representatives[~is_kept].tolist()):
+        for index, representative in zip(indices.tolist(), representatives.tolist()):
             self.representatives[index] = representative
         if is_kept.any():
-            self._nearest.add(rows[np.flatnonzero(is_kept)])
-            self._kept_indices.extend(indices[is_kept].tolist())
-            self._signatures.extend(signatures[is_kept].tolist())
-
-    def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
-        """Return for each row the place of the nearest kept one, -1 below the threshold, and the scores."""
-        min_score = self.threshold - self._nearest.rounding
-        positions, scores = (candidates[:, 0] for candidates in self._nearest.search(rows))
-        if len(self._signatures):
-            kept_signatures = np.frombuffer(self._signatures, np.int64)
-            mismatched = np.flatnonzero(_reaches(scores, min_score) & (kept_signatures[positions] != signatures))
-            if len(mismatched):
-                candidates, candidate_scores = self._nearest.search(rows[mismatched], _CANDIDATES)
-                matches = kept_signatures[candidates] == signatures[mismatched, None]
-                candidate_scores = np.where(matches, candidate_scores, np.float32(-np.inf))
-                best = np.arange(len(mismatched)), candidate_scores.argmax(axis=1)
-                positions[mismatched], scores[mismatched] = candidates[best], candidate_scores[best]
-        is_near = _reaches(scores, min_score)
-        return np.where(is_near, positions, -1), np.where(is_near, scores, np.float32(-np.inf))
+            self._kept.add(rows[np.flatnonzero(is_kept)], indices[is_kept], signatures[is_kept])
 
 
 def _take_in_order(
@@ -451,8 +428,8 @@ _CHUNK_ROWS = 65_536  # float32 rows at once while the cells are made anew
 _FLOAT16 = 2.0**-11  # the largest change of a product of two unit rows by float16
 
 
-class Nearest:
-    """Rows that are added a block at a time, and a search for those with the largest products."""
+class KeptTexts:
+    """The rows of kept texts, added a block at a time, and a search for the one with the largest product."""
 
     # Exact while the rows are few, or sparse. Many go into cells of faiss (an inverted file): float16 rows around
     # centres of KMeans; a search looks into the nearest cells. The centres are found anew whenever there are four times
@@ -460,40 +437,47 @@ class Nearest:
 
     def __init__(self) -> None:
         """Begin without rows."""
-        self.rounding = 0.0  # how far a score may lie below the product of the float32 rows
+        self._indices, self._signatures = array("q"), array("q")
         self._blocks: list[Any] = []
         self._cells: Any = None
         self._rebuilt_at = 0
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return int(self._cells.ntotal) if self._cells is not None else sum(block.shape[0] for block in self._blocks)
+    def nearest(self, rows: Any, signatures: Numbers, threshold: float) -> tuple[Numbers, Scores]:
+        """Return for each row the index of the nearest kept text that has its signature, and the score.
 
-    def search(self, rows: Any, top_k: int = 1) -> tuple[Numbers, Scores]:
-        """Return indices and scores of the nearest rows, [n, top_k], best first; -1 and minus infinity are padding."""
+        Below the threshold, less what float16 may change, they are -1 and minus infinity.
+        """
+        places, scores = np.zeros(len(signatures), np.int64), np.full(len(signatures), -np.inf, np.float32)
+        kept_signatures = np.frombuffer(self._signatures, np.int64)
         if self._cells is not None:
-            scores, indices = self._cells.search(np.ascontiguousarray(rows, np.float32), top_k)
-            return indices, np.where(indices < 0, -np.inf, scores).astype(np.float32)
-        indices = np.full((rows.shape[0], top_k), -1, np.int64)
-        scores = np.full((rows.shape[0], top_k), -np.inf, np.float32)
+            threshold -= _FLOAT16
+            candidate_scores, candidates = self._cells.search(np.ascontiguousarray(rows, np.float32), _CANDIDATES)
+            is_other = (candidates < 0) | (kept_signatures[candidates] != signatures[:, None])
+            candidate_scores[is_other] = -np.inf
+            places, scores = _take_best(candidates, candidate_scores)
         start = 0
         for block in self._blocks:
-            block_indices, block_scores = _best(products(rows, block), top_k)
-            scores, indices = np.hstack([scores, block_scores]), np.hstack([indices, block_indices + start])
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-            scores, indices = (np.take_along_axis(values, order, axis=1) for values in (scores, indices))
-            start += block.shape[0]
-        return indices, scores
+            end = start + block.shape[0]
+            similarities = _similarities(rows, signatures, block, kept_signatures[start:end])
+            block_places, block_scores = _take_best(np.arange(start, end)[None], similarities)
+            places, scores = np.where(block_scores > scores, block_places, places), np.maximum(scores, block_scores)
+            start = end
+        indices, is_near = np.full(len(scores), -1), _reaches(scores, threshold)
+        indices[is_near] = np.frombuffer(self._indices, np.int64)[places[is_near]]
+        return indices, np.where(is_near, scores, np.float32(-np.inf))
 
-    def add(self, rows: Any) -> None:
-        """Add rows: float32 [n, dimension], an array or CSR."""
+    def add(self, rows: Any, indices: Numbers, signatures: Numbers) -> None:
+        """Add rows of texts: float32 [n, dimension], an array or CSR."""
+        self._indices.extend(indices.tolist())
+        self._signatures.extend(signatures.tolist())
+        count = len(self._indices)
         if self._cells is not None:
             self._cells.add(np.ascontiguousarray(rows, np.float32))
-            if len(self) >= _GROWTH * self._rebuilt_at:
-                self._rebuild(self._cells.reconstruct_batch, len(self), int(self._cells.d))
+            if count >= _GROWTH * self._rebuilt_at:
+                self._rebuild(self._cells.reconstruct_batch, count, int(self._cells.d))
             return
         self._blocks.append(rows)
-        if not hasattr(rows, "tocsr") and len(self) > _MAX_EXACT_ROWS:
+        if not hasattr(rows, "tocsr") and count > _MAX_EXACT_ROWS:
             all_rows = np.concatenate(self._blocks)
             self._blocks = []
             self._rebuild(all_rows.__getitem__, *all_rows.shape)
@@ -515,21 +499,20 @@ class Nearest:
         for start in range(0, count, _CHUNK_ROWS):
             index.add(rows_for(np.arange(start, min(start + _CHUNK_ROWS, count))))
         index.make_direct_map()  # to read rows by their numbers when the cells are made anew
-        self._cells, self._rebuilt_at, self.rounding = index, count, _FLOAT16
+        self._cells, self._rebuilt_at = index, count
 
 
-def products(rows: Any, other_rows: Any) -> Scores:
-    """Return the product of each row with each of `other_rows`, float32 [rows, other rows]."""
-    product = rows @ other_rows.T
-    return np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32)
+def _similarities(rows: Any, signatures: Numbers, others: Any, other_signatures: Numbers) -> Scores:
+    """Return the product of each row with each of `others`, minus infinity where their signatures differ."""
+    product = rows @ others.T
+    similarities = np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32)
+    if signatures.any() or other_signatures.any():
+        np.copyto(similarities, -np.inf, where=signatures[:, None] != other_signatures)
+    return similarities
 
 
-def _best(scores: Scores, top_k: int) -> tuple[Numbers, Scores]:
-    """Return the numbers and values of the largest scores of each row, in any order."""
-    if top_k == 1:
-        best = scores.argmax(axis=1)[:, None]
-    elif top_k >= scores.shape[1]:
-        best = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-    else:
-        best = np.argpartition(scores, -top_k, axis=1)[:, -top_k:]
-    return best.astype(np.int64), np.take_along_axis(scores, best, axis=1)
+def _take_best(values: Numbers, scores: Scores) -> tuple[Numbers, Scores]:
+    """Return of each row the value with the largest score, and the score."""
+    best = scores.argmax(axis=1)[:, None]
+    values = np.broadcast_to(values, scores.shape)
+    return np.take_along_axis(values, best, axis=1)[:, 0], np.take_along_axis(scores, best, axis=1)[:, 0]

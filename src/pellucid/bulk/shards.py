@@ -54,13 +54,15 @@ def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
     if not state.get("complete"):
         raise InputError(f"the run in {folder} has not ended; start it again with the same arguments to complete it")
     shards: Any = state["shards"]
-    counts: list[Any] = [state.get("dimension")]
     try:
-        is_sound = list(shards) == [f"shard-{number:06d}.parquet" for number in range(len(shards))]
-        counts += [record["texts"] for record in shards.values()]
-        is_sound &= all(type(record["sha256"]) is str for record in shards.values())
-        is_sound &= all(type(count) is int and 0 < count < _MAX_COUNT for count in counts)
-        is_sound &= is_sound and sum(counts[1:]) == state.get("texts")
+        records = list(shards.values())
+        counts = [state.get("dimension"), *(record["texts"] for record in records)]
+        is_sound = (
+            list(shards) == [f"shard-{number:06d}.parquet" for number in range(len(shards))]
+            and all(type(record["sha256"]) is str for record in records)
+            and all(type(count) is int and 0 < count < _MAX_COUNT for count in counts)
+            and sum(counts[1:]) == state.get("texts")
+        )
     except (AttributeError, KeyError, TypeError):
         is_sound = False
     if not is_sound:

@@ -152,8 +152,6 @@ class LexiconEmbedder(TransformerEmbedder):
         settings, clusters, dimension_words = _read_described(folder / _DESCRIBED, tensors)
         opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
         mixing, dimensions = read_mixed(tensors, len(clusters), len(dimension_words), path, dimension_words)
-        if clusters.centroids.shape[1] != opened.dimension:
-            raise ModelFolderError(f"{path}: the clusters are of another backbone than {opened.name!r}")
         if mixing is None:  # what was renamed are the clusters themselves
             clusters = replace(clusters, names=dimensions.names, words=[item.about for item in dimensions])
         mixed = None if mixing is None else (mixing, dimensions)

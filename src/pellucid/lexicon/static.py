@@ -43,14 +43,14 @@ from pellucid.errors import InputError, ModelFolderError, check_integer, require
 from pellucid.native.kernels import SparseTable
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.process import cached_property
+from pellucid.static.bulk import BulkRows
 from pellucid.static.folder import read_vocabulary, write_vocabulary
+from pellucid.static.precision import as_kernel_array
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Coverage, Span, Vocabulary, Word, display_form, part_known
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from pellucid.static.bulk import BulkRows
 
 _TENSORS, _TABLE = "lexicon.safetensors", "dimensions.tsv"
 _MAX_CLUSTERS = 1 << 15  # the numbers of clusters are int16
@@ -148,14 +148,26 @@ class StaticLexiconEmbedder(Embedder):
         self.vocabulary, self.mixing, self.max_active_dims = vocabulary, mixing, max_active_dims
         self.table = table if isinstance(table, WordClusters) else WordClusters.from_weights(table)
         self._dimensions = dimensions
-        self._bulk: BulkRows | None = None  # made when first needed
-        self._kernel_table: SparseTable | None = None
         check_integer("max_active_dims", max_active_dims, optional=True)
-        _check_table(self.table, len(vocabulary), self._clusters)
+        scales = self.table.scales
+        if not (len(scales) == len(vocabulary) and is_sound(scales, MAX_TABLE_VALUE) and scales.min(initial=0) >= 0):
+            raise InputError(
+                f"the table has {len(scales):,} scales for {len(vocabulary):,} words, or some that are negative, "
+                f"not finite or beyond {MAX_TABLE_VALUE:g}"
+            )
+        _ = self._kernel_table  # checks the rest: C follows its numbers
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the compiled path: its arrays are views of one another, which copies of them are not."""
-        return {**self.__dict__, "_bulk": None, "_kernel_table": None}
+        return {name: value for name, value in vars(self).items() if name not in ("_bulk", "_kernel_table")}
+
+    @cached_property
+    def _bulk(self) -> BulkRows:
+        return BulkRows(self.vocabulary)
+
+    @cached_property
+    def _kernel_table(self) -> SparseTable:
+        return SparseTable([as_kernel_array(array) for array in self.table], self._clusters)
 
     @property
     def _clusters(self) -> int:
@@ -178,10 +190,6 @@ class StaticLexiconEmbedder(Embedder):
             raise ModelFolderError(f"{path} holds no {missing[0]!r}; it is of another model or broken")
         # Copied: its indices are followed by SciPy and C, and a mapped file may change or shrink while it is open.
         table = WordClusters(*(np.array(tensors[name]) for name in WordClusters._fields))
-        try:
-            _check_table(table, len(vocabulary), config["clusters"])
-        except InputError as error:
-            raise ModelFolderError(f"{path}: {error}") from error
         mixing, dimensions = read_mixed(tensors, config["clusters"], config["dimensions"], path)
         return cls(vocabulary, table, dimensions, mixing, config.get("max_active_dims"))
 
@@ -228,10 +236,8 @@ class StaticLexiconEmbedder(Embedder):
         multipliers = np.ones(len(self.vocabulary), np.float32)
         for row, factor in self.vocabulary.factors(factors).items():
             multipliers[row] = factor
-        return self._like(table=WordClusters.from_weights(self._all_rows().multiply(multipliers[:, None])))
-
-    def _all_rows(self) -> Any:
-        return self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
+        rows = self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
+        return self._like(table=WordClusters.from_weights(rows.multiply(multipliers[:, None])))
 
     def _like(self, **changes: Any) -> Self:
         arguments: dict[str, Any] = {
@@ -254,14 +260,7 @@ class StaticLexiconEmbedder(Embedder):
         """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
         from scipy import sparse
 
-        from pellucid.static.bulk import BulkRows  # tokenizers takes a while to import
-        from pellucid.static.precision import as_kernel_array
-
-        k = self._clusters
-        if self._bulk is None or self._kernel_table is None:
-            self._bulk = BulkRows(self.vocabulary)
-            self._kernel_table = SparseTable([as_kernel_array(array) for array in self.table], k)
-        table = self._kernel_table
+        k, table = self._clusters, self._kernel_table
         blocks = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
 
         def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
@@ -333,22 +332,3 @@ class _ClusterQuery(Query):
             return tuple((word.start, word.end) for word, word_row in zip(self._words, self._rows) if word_row == row)
 
         return find_spans
-
-
-def _check_table(table: WordClusters, words: int, clusters: int) -> None:
-    """Check that a table is one of so many words and clusters: the compiled functions follow its numbers."""
-    kinds = {"starts": np.int32, "clusters": np.int16, "weights": np.uint8, "scales": np.float32}
-    sizes = (words + 1, table.weights.size, table.clusters.size, words)
-    for (name, array), size in zip(table._asdict().items(), sizes):
-        if array.dtype != kinds[name] or array.shape != (size,):
-            expected = f"{np.dtype(kinds[name])} [{size}]"
-            raise InputError(f"{name!r} of the table is {array.dtype} {list(array.shape)}, expected {expected}")
-    starts, used = table.starts, table.clusters
-    if starts[0] != 0 or starts[-1] != len(used) or (starts[1:] < starts[:-1]).any():  # differences may overflow
-        raise InputError(f"'starts' does not divide the table's {len(used)} entries among the words")
-    if used.size and not 0 <= used.min() <= used.max() < clusters:
-        raise InputError(f"'clusters' of the table points outside the {clusters} clusters")
-    if not is_sound(table.scales, MAX_TABLE_VALUE) or table.scales.min(initial=0) < 0:
-        raise InputError(
-            f"'scales' of the table holds negative or non-finite numbers, or such beyond {MAX_TABLE_VALUE:g}"
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,12 @@ class Bags:
     @classmethod
     def from_sentences(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
         """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
-        rows, offsets = _word_rows(sentences, vocabulary)
-        in_vocabulary = rows >= 0
-        return cls(rows[in_vocabulary], np.concatenate([[0], np.cumsum(in_vocabulary)])[offsets])
+        row_of = cache(vocabulary.row)
+        rows, offsets = list[int](), [0]
+        for sentence in sentences:
+            rows += (row for word in vocabulary.split(sentence) if (row := row_of(word.text)) >= 0)
+            offsets.append(len(rows))
+        return cls(np.array(rows, np.int64), np.array(offsets, np.int64))
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -47,18 +51,3 @@ class Bags:
         counts = csr_matrix((ones, self.rows, self.offsets), shape=(len(self), len(vectors)))
         sizes = np.maximum(np.diff(self.offsets), 1)[:, None].astype(np.float32)
         return np.asarray(counts @ vectors, dtype=np.float32) / sizes
-
-
-def _word_rows(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:
-    """Return the row of every word of `texts`, -1 for an unknown one, and where each text begins and the last ends."""
-    row_by_word: dict[str, int] = {}
-    rows: list[int] = []
-    offsets = [0]
-    for text in texts:
-        for word in vocabulary.split(text):
-            row = row_by_word.get(word.text)
-            if row is None:
-                row = row_by_word[word.text] = vocabulary.row(word.text)
-            rows.append(row)
-        offsets.append(len(rows))
-    return np.array(rows, np.int64), np.array(offsets, np.int64)

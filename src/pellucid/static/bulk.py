@@ -71,7 +71,7 @@ class BulkRows:
         self._vocabulary, self._spells = vocabulary, spells
         self._words = _cached_for(_WORDS, vocabulary, lambda: WordIndex(vocabulary.forms))
         self._pieces = Pieces() if spells else _cached_for(_PIECES, vocabulary, lambda: _pieces(vocabulary))
-        self._idle: list[Any] = []
+        self._idle: list[_Reader] = []
 
     def each_block(
         self,
@@ -129,7 +129,7 @@ class BulkRows:
                 finally:  # after an error or an interrupt the threads end with the block they have
                     pool.shutdown(wait=False, cancel_futures=True)
 
-    def _worker(self) -> Any:
+    def _worker(self) -> _Reader:
         """Return a worker that no other thread uses; those of earlier blocks keep their memory and what they learnt."""
         try:
             return self._idle.pop()
@@ -138,10 +138,7 @@ class BulkRows:
             make = partial(
                 WordReader, self._words, pieces=self._pieces, cased=self._vocabulary.cased, complete=complete
             )
-            return self._new_worker(make)
-
-    def _new_worker(self, make: Callable[..., WordReader]) -> Any:
-        return _Reader(make, partial(map, self._vocabulary.row), self._vocabulary)
+            return _Reader(make, partial(map, self._vocabulary.row), self._vocabulary)
 
 
 class BulkEncoder(BulkRows):
@@ -160,6 +157,7 @@ class BulkEncoder(BulkRows):
         super().__init__(vocabulary, spells=speller is not None)
         *table, self._sound = kernel_table(vectors, scales)
         self.table, self.speller = Table(*table), speller
+        self._no_vectors = np.empty((0, self.table.dimension), np.float32)
         if speller is not None:
             self._sound = self._sound and is_known_sound(speller.vectors, speller.scales)
             if vocabulary.has_subwords:
@@ -171,14 +169,17 @@ class BulkEncoder(BulkRows):
         """Return the embeddings of checked `texts`, float32 [texts, dimension]."""
         embeddings = np.empty((len(texts), self.table.dimension), np.float32)
 
-        def encode(worker: _Worker, first: int, last: int) -> None:
-            worker.encode(texts[first:last], embeddings[first:last])
+        def encode(worker: _Reader, first: int, last: int) -> None:
+            if self.speller is not None and (worker.spelled is None or len(worker.spelled) >= _LEARNT_WORDS):
+                worker.learn_from(SpelledRows(self.speller, self.table.dimension))  # each word keeps a vector
+            block, (_, words, ends) = embeddings[first:last], worker.find(texts[first:last])
+            spelled = self._no_vectors if worker.spelled is None else worker.spelled.vectors
+            self.table.pool(words.rows, ends, np.ascontiguousarray(spelled), block)
+            if not (self._sound or np.isfinite(block.sum())):  # rows of length 1 add up to a number
+                raise not_finite(texts[first + int((~np.isfinite(block)).any(axis=1).argmax())])
 
         self._each_block(texts, encode, show_progress_bar)
         return embeddings
-
-    def _new_worker(self, make: Callable[..., WordReader]) -> _Worker:
-        return _Worker(make, self)
 
 
 class _Reader:
@@ -195,6 +196,12 @@ class _Reader:
         self._make_reader = partial(make, learnt=self._learnt, classes=CLASSES)
         self._numbers_of, self._vocabulary = numbers_of, vocabulary
         self._reader = self._make_reader(size=_BLOCK_BYTES)
+        self.spelled: SpelledRows | None = None
+
+    def learn_from(self, spelled: SpelledRows) -> None:
+        """Ask `spelled` from now on for the rows of words, and forget those learnt before."""
+        self.spelled, self._numbers_of = spelled, spelled.rows
+        self._learnt.forget()
 
     def find(
         self, texts: list[str], *, normal: bool = False
@@ -253,29 +260,6 @@ class _Reader:
         numbers = np.array([number_of[word] for word in spelled], np.int32)
         reader.rows[missing] = numbers
         reader.learn(missing, numbers)
-
-
-class _Worker(_Reader):
-    """A reader that also knows the vectors of the rows, and those of spelled words."""
-
-    def __init__(self, make: Callable[..., WordReader], encoder: BulkEncoder) -> None:
-        super().__init__(make, partial(map, encoder._vocabulary.row), encoder._vocabulary)
-        self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
-        self._no_vectors = np.empty((0, self._table.dimension), np.float32)
-        self._spelled: SpelledRows | None = None
-
-    def encode(self, texts: list[str], embeddings: Vectors) -> None:
-        """Set `embeddings` to those of one block of texts."""
-        if self._speller is not None and (self._spelled is None or len(self._spelled) >= _LEARNT_WORDS):
-            self._spelled = SpelledRows(self._speller, self._table.dimension)  # each word keeps a vector
-            self._numbers_of = self._spelled.rows
-            self._learnt.forget()
-        _, words, ends = self.find(texts)
-        spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
-        self._table.pool(words.rows, ends, np.ascontiguousarray(spelled), embeddings)
-        if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
-            first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
-            raise not_finite(texts[first])
 
 
 class WordNumbers(_Reader):

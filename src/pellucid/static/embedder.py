@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from pellucid.errors import InputError, check_integer, shown
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import is_sound
 from pellucid.process import cached_property
+from pellucid.static.bulk import BulkEncoder
 from pellucid.static.folder import (
     STOCK_CONFIG,
     is_stock,
@@ -53,9 +54,6 @@ from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited, ng
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.text.unicode import lowercase, unspaced_run
 from pellucid.text.words import JOINER, Coverage, Span, Vocabulary, display_form
-
-if TYPE_CHECKING:
-    from pellucid.static.bulk import BulkEncoder
 
 _TABLE = "dimensions.tsv"
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words make poor names
@@ -165,8 +163,6 @@ class StaticEmbedder(Embedder):
     @cached_property
     def bulk(self) -> BulkEncoder:
         """The encoder over the C kernels."""
-        from pellucid.static.bulk import BulkEncoder  # tokenizers takes a while to import
-
         return BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller)
 
     @cached_property

@@ -188,8 +188,6 @@ def read_static(folder: Path) -> StoredTable:
             raise ModelFolderError(f"{path}: 'mapping' must be integers, more than the {words} words")
         if mapping.min() < 0 or mapping.max() >= len(vectors):
             raise ModelFolderError(f"{path}: 'mapping' points outside the {len(vectors)} rows")
-    if weights is None and vectors.dtype == np.int8:
-        raise ModelFolderError(f"{path} holds int8 vectors without 'weights', their scales")
     if weights is not None:
         _check_scales(weights, path, "weights", ids)
     scales = weights[:words].copy() if weights is not None and vectors.dtype == np.int8 else None
@@ -244,10 +242,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     tokenizer = None
     if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
         tokenizer = StoredTokenizer(read_regular(path, MAX_TOKENIZER), path)
-    try:
-        return Vocabulary(words, tokenizer)
-    except InputError as error:
-        raise ModelFolderError(f"the words of {folder}: {error}") from error
+    return Vocabulary(words, tokenizer)
 
 
 def write_spelling(

@@ -132,26 +132,18 @@ class Speller:
         return np.asarray(vectors if self.mixing is None else self.mixing.applied(vectors), np.float32), named_rows
 
     def predict(self, words: Sequence[str]) -> Predicted:
-        """Return predictions for words from the known ones; none for an empty one."""
+        """Return predictions for words of at most `MAX_WORD_CHARS` from the known ones; none for an empty one."""
         codes, ends = marked_codes(words)
         shape = (len(words), NEIGHBOURS)
         sums = np.zeros((len(words), self.vectors.shape[1]))
         predicted = Predicted(np.full(shape, -1, np.int32), np.zeros(shape), sums)
-        spelling = self._spelling(int(np.diff(ends).max(initial=0)))
+        try:
+            spelling = self._idle.pop()  # memory that no other thread uses
+        except IndexError:
+            spelling = Spelling(self.index, *kernel_table(self.vectors, self.scales)[:2], _MAX_MARKED_CHARS)
         spelling.predict(codes, ends, *predicted)
         self._idle.append(spelling)
         return predicted
-
-    def _spelling(self, max_chars: int) -> Spelling:
-        """Return memory for words of so many characters that no other thread uses."""
-        try:
-            spelling = self._idle.pop()
-            if spelling.max_chars >= max_chars:
-                return spelling
-        except IndexError:
-            pass
-        table = kernel_table(self.vectors, self.scales)
-        return Spelling(self.index, *table[:2], max(max_chars, _MAX_MARKED_CHARS))
 
 
 def _weightiest(predicted: Predicted, beginnings: _Ints, weights: _Floats) -> _Ints:

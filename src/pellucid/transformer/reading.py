@@ -185,47 +185,37 @@ class Reader:
         """Tokenize a text that contains a special token's string separately, so that the string stays text."""
         before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in affixes)
         text_encoding = self._plain.encode(text, add_special_tokens=False)
-        spans = [(start, end) for start, end in text_encoding.offsets]
-        return _Tokenised(
-            before,
-            text_encoding.ids if between else [],
-            between[0] if between else [],
-            text_encoding.ids,
-            spans,
-            behind,
-        )
+        copy, between_copies = (text_encoding.ids, between[0]) if between else ([], [])
+        return before, copy, between_copies, text_encoding.ids, text_encoding.offsets, behind
 
     def _encoding(self, form: NormalizedText, tokenised: _Tokenised) -> Encoding:
         """Add the special tokens, and cut the text (both copies, if there are two) to what fits."""
-        start, end = [*self._before, *tokenised.before], [*tokenised.behind, *self._behind]
-        n_affix_tokens = len(start) + len(tokenised.between) + len(end)
-        room = (self.max_length - n_affix_tokens) // (2 if tokenised.copy else 1)
+        before, copy, between, text_ids, spans, behind = tokenised
+        start, end = [*self._before, *before], [*behind, *self._behind]
+        n_affix_tokens = len(start) + len(between) + len(end)
+        room = (self.max_length - n_affix_tokens) // (2 if copy else 1)
         if room < 1:
             raise InputError(
                 f"the template, the instruction and the special tokens take {n_affix_tokens} tokens, and "
                 f"max_length is {self.max_length}; the prompt fills it"
             )
-        fitting_ids = tokenised.text_ids[:room]
-        ahead = [*start, *tokenised.copy[:room], *tokenised.between]
+        fitting_ids = text_ids[:room]
+        ahead = [*start, *copy[:room], *between]
         ids = [*ahead, *fitting_ids, *end]
         first = len(ahead) - self._is_shifted
         last = len(ids) - 1 if fitting_ids else -1
         return Encoding(
             ids,
             first,
-            [form.span(*span) for span in tokenised.spans[:room]],
+            [form.span(*span) for span in spans[:room]],
             last,
-            len(tokenised.text_ids) - len(fitting_ids),
+            len(text_ids) - len(fitting_ids),
         )
 
 
-class _Tokenised(NamedTuple):
-    before: list[int]
-    copy: list[int]  # the text when it is given for the first of two times
-    between: list[int]
-    text_ids: list[int]
-    spans: list[Span]
-    behind: list[int]
+_Tokenised = tuple[list[int], list[int], list[int], list[int], list[Span], list[int]]
+"""Token ids before a text, of its first copy where it is given twice, between the two, of the text; the characters of
+these; and the ids behind it."""
 
 
 def _split(encoded: Any, text: str, affixes: tuple[str, ...]) -> _Tokenised:
@@ -235,15 +225,15 @@ def _split(encoded: Any, text: str, affixes: tuple[str, ...]) -> _Tokenised:
     end = start + len(text)
     text_positions = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
     if not text_positions:
-        return _Tokenised(ids, [], [], [], [], [])
+        return ids, [], [], [], [], []
     low, high = text_positions[0], text_positions[-1] + 1
     spans = [(max(first - start, 0), min(last, end) - start) for first, last in offsets[low:high]]
     begin, stop = len(affixes[0]), len(affixes[0]) + len(text)
     copied = [n for n, (first, last) in enumerate(offsets[:low]) if last > begin and first < stop]
     if len(affixes) == 2 or not copied:
-        return _Tokenised(ids[:low], [], [], ids[low:high], spans, ids[high:])
+        return ids[:low], [], [], ids[low:high], spans, ids[high:]
     before, copy, between = ids[: copied[0]], ids[copied[0] : copied[-1] + 1], ids[copied[-1] + 1 : low]
-    return _Tokenised(before, copy, between, ids[low:high], spans, ids[high:])
+    return before, copy, between, ids[low:high], spans, ids[high:]
 
 
 def _first_known(tokenizer: Any, *names: str) -> int | None:
