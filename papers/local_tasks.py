@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
 from pellucid.evaluation import tasks as local
-from pellucid.evaluation.evaluating import Results, choose_local, evaluate_tasks
+from pellucid.evaluation.evaluating import Results, choose_tasks, evaluate_tasks, local_labels
 from pellucid.evaluation.tasks import LocalTask, read_records, read_table
 
 
@@ -216,5 +216,5 @@ def evaluate(
     show_progress_bar: bool = True,
 ) -> Results:
     """Score a model as `pellucid.evaluate` does, on local sets of all six kinds."""
-    chosen = choose_local(find_tasks(data), tasks)
+    chosen = choose_tasks(local_labels(find_tasks(data)), tasks)
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)

@@ -22,7 +22,8 @@ from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.head import top_tokens
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.loading import load
-from pellucid.persistence.folder import identify, locate
+from pellucid.persistence.folder import locate
+from pellucid.persistence.store import read_json
 from pellucid.text.inputs import check_texts
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Attention, open_backbone, read_transformer_config
@@ -166,9 +167,9 @@ def align(
 
 def open_decoder(name: str, pooling: Any) -> Any:
     """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head."""
-    if identify(name) not in ("transformer", "sentence-transformers"):
-        return load(name)
     settings, folder = KeyTokenSettings(pooling=pooling, top_k=None), locate(name)
+    if folder.is_file() or "pellucid" in read_json(folder / "config.json"):
+        return load(name)
     attention: Attention = "causal" if is_causal_lm(read_transformer_config(folder)) else "bidirectional"
     return KeyTokenEmbedder(open_backbone(folder, attention=attention), settings)
 

@@ -23,13 +23,14 @@ import numpy as np
 from papers.lens.own_words import OwnWordsEmbedder
 from pellucid.core.arrays import Role, l2_normalize
 from pellucid.core.embedder import Vectors
+from pellucid.core.mixing import finite
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding
 
 if TYPE_CHECKING:

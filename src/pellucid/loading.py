@@ -17,7 +17,7 @@ from pellucid.persistence.folder import (
     allow_external,
     check_adapter,
     hub_has_no_address,
-    identify,
+    is_stock,
     local_folder,
     locate,
     read_config,
@@ -70,7 +70,7 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
         return _encoder(model, "words", fit=fit)
     model = resolve_name(model)
     with allow_external(allow_outside):
-        if identify(model) == "sentence-transformers":
+        if is_stock(model):
             folder = Path(model).absolute()
             config = folder / "config_sentence_transformers.json"
             is_sparse = config.is_file() and read_json(config).get("model_type") == SPARSE_ENCODER

@@ -77,14 +77,6 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(self.unit),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
         console = Console(stderr=True)
         if not (console.is_terminal or console.is_jupyter):  # a log file: rich would leave an empty line there
             if lasted >= _LINE_S:
@@ -93,7 +85,10 @@ class Progress:
                 sys.stderr.write(line.rstrip() + "\n")
             self._next = (lasted // _LINE_S + 1) * _LINE_S
             return
-        self._bar = RichProgress(*columns, console=console, transient=True)
+        self._bar = RichProgress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(self.unit),
+            TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=console, transient=True,
+        )  # fmt: skip
         self._task = self._bar.add_task(self.description, total=self.total, completed=self._done, note="")
         self._bar.start()
 

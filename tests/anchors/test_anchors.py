@@ -87,8 +87,8 @@ def test_negative_cosines_describe_nothing() -> None:
     ("anchors", "message"),
     [
         ([], "at least one anchor text"),
-        (["cat", "dog", "cat"], "anchors 0 and 2 are the same text, 'cat'"),
-        (["a  cat", "dog", "a cat\n"], "anchors 0 and 2 are the same text"),
+        (["cat", "dog", "cat"], "dimensions 0 and 2 have the same name 'cat'"),
+        (["a  cat", "dog", "a cat\n"], "dimensions 0 and 2 have the same name"),
         (["cat", "car"], r"maps anchor 1 \('car'\) to zero"),
         (["cat", None], "text 1 is NoneType"),
         (5, "texts must be"),
@@ -223,10 +223,10 @@ def test_the_wrong_encoder_is_refused(tmp_path: Path, animals: AnchorEmbedder, f
             r"by its vector for the first anchor, is another model .* \(cosine 0.000\)",
         ),
         (lambda texts: np.ones((len(texts), 3)), "is another model"),
-        (lambda texts: count_animals(texts) * np.nan, "does not fit the anchors: .* NaN"),
-        (lambda texts: count_animals(texts)[:, :2], "does not fit the anchors: .* gives 2 dimensions"),
+        (lambda texts: count_animals(texts) * np.nan, "model: the encoder .* gave NaN"),
+        (lambda texts: count_animals(texts)[:, :2], "model: the encoder .* gives 2 dimensions"),
         (fruit, "is another model"),
-        ("static-en", "does not fit the anchors: .* gives 256 dimensions"),
+        ("static-en", "model: the encoder .* gives 256 dimensions"),
         (5, "an encoder is"),
     ]:
         with pytest.raises(ModelFolderError, match=message):
@@ -263,8 +263,11 @@ def test_a_reference_takes_the_place_of_a_copy(tmp_path: Path, fruit: StaticEmbe
     model = AnchorEmbedder(fruit, ["apple", "car"])
     model.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "encoder").is_dir() and (tmp_path / "model" / "modules.json").exists()
-    model.save_pretrained(tmp_path / "model", encoder_name="owner/fruit")
+    model.encoder_name = "owner/fruit"  # as of a model that is opened by name
+    model.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model" / "encoder").exists() and not (tmp_path / "model" / "modules.json").exists()
+    model.save_pretrained(tmp_path / "model", encoder_name="")
+    assert (tmp_path / "model" / "modules.json").exists()
 
 
 def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: StaticEmbedder, monkeypatch) -> None:
@@ -310,17 +313,22 @@ def transformer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return tiny_transformer(tmp_path_factory.mktemp("bert"), normalize=request.param)
 
 
-def test_plain_sentence_transformers_gives_our_coordinates(transformer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoder", ["transformer", "static", "anchors"])
+def test_plain_sentence_transformers_gives_our_coordinates(transformer, fruit, tmp_path: Path, encoder: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    model = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "river: the bank", "a mat"]).decorrelate(0.3)
+    inner = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "river: the bank"])
+    encoders = {"transformer": transformer, "static": fruit, "anchors": inner}
+    anchors = ["apple: the cat sat", "the bank", "Bicycle car", "a pear on a mat"]
+    model = AnchorEmbedder(encoders[encoder], anchors).decorrelate(0.3).scale({1: 2, 2: 0.5})
     model.save_pretrained(tmp_path / "model")
     plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    np.testing.assert_allclose(plain.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
-    np.testing.assert_allclose(plain.encode_query(TEXTS), model.encode_query(TEXTS), atol=1e-6)
-    np.testing.assert_allclose(plain.encode_document(TEXTS), model.encode_document(TEXTS), atol=1e-6)
+    for way in ("encode", "encode_query", "encode_document"):
+        for texts in (TEXTS, ["the apple", "Car, BICYCLE!", "pear pear car"]):
+            np.testing.assert_allclose(getattr(plain, way)(texts), getattr(model, way)(texts), atol=1e-5)
     kinds = [type(module).__name__ for module in plain]
-    assert kinds == ["Transformer", "Pooling", "Normalize", "Dense"]
+    assert kinds[-2:] == ["Normalize", "Dense"] and kinds.count("Normalize") == 1 + (encoder == "anchors")
+    same(pellucid.load(tmp_path / "model"), model)
 
 
 def test_queries_and_documents_get_the_encoders_prompts(transformer) -> None:
@@ -330,44 +338,6 @@ def test_queries_and_documents_get_the_encoders_prompts(transformer) -> None:
     np.testing.assert_allclose(model.encode_document(TEXTS), documents, atol=1e-6)
     np.testing.assert_allclose(model.encode_document(TEXTS[0]), documents[0], atol=1e-6)
     assert np.abs(model.encode_query(TEXTS) - documents).max() > 1e-3
-
-
-def test_a_static_folder_opens_in_plain_sentence_transformers(fruit: StaticEmbedder, tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    model = AnchorEmbedder(fruit, ["apple pear", "the car", "Bicycle"]).scale({1: 2, 2: 0.5})
-    model.save_pretrained(tmp_path / "model")
-    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    probes = ["the apple", "Car, BICYCLE!", "pear pear car"]
-    np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-6)
-
-
-@pytest.mark.full
-def test_anchors_over_a_bundled_model_open_in_plain_sentence_transformers(tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    model = pellucid.load("anchors-en-200").without(0)
-    model.save_pretrained(tmp_path / "named")
-    assert not (tmp_path / "named" / "modules.json").exists()  # as the model it was opened from
-    model.save_pretrained(tmp_path / "model", encoder_name="")
-    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    probes = [
-        "The bank raised the rate on home loans.",
-        "A cat sleeps, doesn't it?",
-        "CAN I PAY WITH MY CREDIT CARD?",
-        "",
-    ]
-    np.testing.assert_allclose(plain.encode(probes), model.encode(probes), atol=1e-5)
-
-
-def test_anchors_over_anchors_open_in_plain_sentence_transformers(transformer, tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    inner = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "river: the bank"])
-    model = AnchorEmbedder(inner, ["a mat", "the bank"])
-    model.save_pretrained(tmp_path / "model")
-    plain = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    np.testing.assert_allclose(plain.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    np.testing.assert_allclose(plain.encode_query(TEXTS), model.encode_query(TEXTS), atol=1e-5)
-    same(pellucid.load(tmp_path / "model"), model)
 
 
 def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path: Path) -> None:

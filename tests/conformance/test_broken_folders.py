@@ -226,9 +226,9 @@ TABLES = {
         ("mixing_rows", np.zeros(1, np.int32)),
     ],
     ("static anchors", "anchors/model.safetensors"): [
-        ("linear.weight", EYE * np.nan, "NaN or infinity"), ("linear.weight", None, "no table 'linear.weight'"),
-        ("linear.weight", EYE.astype(np.int8), "no table 'linear.weight'"),
-        ("linear.weight", EYE[0], "no table 'linear.weight'"), ("linear.weight", EYE[:0], "no table 'linear.weight'"),
+        ("linear.weight", EYE * np.nan, "holds NaN, infinity"), ("linear.weight", None, "must be any x any"),
+        ("linear.weight", EYE.astype(np.int8), "must be any x any"),
+        ("linear.weight", EYE[0], "must be any x any"), ("linear.weight", EYE[:0], "must be any x any"),
         ("linear.weight", EYE[:, :2], "'first_vector' of 2"),
         *(("linear.weight", (np.diag([1, value, 1])).astype(dtype), "infinity")
           for value in (np.nan, np.inf, -np.inf) for dtype in (np.float16, np.float32)),

@@ -416,7 +416,7 @@ def no_network(monkeypatch):
 
 
 OPENERS = [
-    "pellucid.load", "pellucid.persistence.folder.locate", "pellucid.persistence.folder.identify",
+    "pellucid.load", "pellucid.persistence.folder.locate", "pellucid.persistence.folder.is_stock",
     "pellucid.loading.open_sentence_transformer", "pellucid.static.training.distill.open_teacher",
     "pellucid.lexicon.embedder.LexiconEmbedder.from_pretrained",
     *(f"pellucid.transformer.backbone.{name}" for name in ("open_backbone", "read_transformer_config")),
@@ -434,8 +434,8 @@ def test_a_path_is_never_asked_of_the_hub(no_network, tmp_path, monkeypatch, nam
     place = spec.format(here=tmp_path)
     opener = pydoc.locate(name)
     for given in (place, tmp_path / place):
-        if name.endswith("identify"):
-            assert opener(given) == "other"
+        if name.endswith("is_stock"):
+            assert not opener(given)
             continue
         if (name.endswith("locate") and "empty" in spec) or (name.endswith("open_teacher") and given != place):
             continue  # a folder that is there; an object

@@ -16,7 +16,7 @@ from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_ancho
 from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, ModelFolderError
-from pellucid.persistence.folder import identify
+from pellucid.persistence.folder import is_stock
 from pellucid.static.embedder import StaticEmbedder
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -135,10 +135,10 @@ def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file, **_: str(hub[repo] / file))
     (tmp_path / "words.vec").write_text("one 1 2")
     for name in (tmp_path / "fruit", "me/fruit", "static-en", tmp_path, "nothing-here", tmp_path / "words.vec"):
-        assert identify(name) == "other"
-    assert identify(tmp_path / "bert") == "transformer"
+        assert not is_stock(name)
+    assert not is_stock(tmp_path / "bert")
     (tmp_path / "bert" / "modules.json").write_text("[]")
-    assert identify(tmp_path / "bert") == "sentence-transformers"
+    assert is_stock(tmp_path / "bert") and is_stock("me/bert")
 
 
 def test_published_anchor_files(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ folder too: the encoder's modules, Normalize and Dense.
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,9 +40,10 @@ from pellucid.core.dimensions import (
 )
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same
+from pellucid.core.mixing import finite
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, save_copy
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import InputError, ModelFolderError, check_number, shown, warn
+from pellucid.errors import InputError, ModelFolderError, check_number, warn
 from pellucid.loading import load
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import is_sound, read_json, read_tensors, write_json, write_tensors
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 _MAX_COORDINATE = 1e15  # the squares of coordinates stay within float32
 _DENSE = "anchors"  # the folder of the Dense module
+_WEIGHT = "linear.weight"
 _ENCODER = "encoder"  # the folder of a copy of the encoder
 _MODULES, _PROMPTS = "modules.json", "config_sentence_transformers.json"  # of a SentenceTransformer
 _MAX_LIST = 1 << 28  # bytes
@@ -109,10 +110,6 @@ class AnchorEmbedder(Embedder):
         if not texts:
             raise InputError("an anchor model needs at least one anchor text")
         names = [" ".join(text.split()) for text in texts]
-        name, count = Counter(names).most_common(1)[0]
-        if count > 1:
-            first, second = [index for index, other_name in enumerate(names) if other_name == name][:2]
-            raise InputError(f"anchors {first} and {second} are the same text, {shown(name, 80)}; give each text once")
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(names, texts))
         self.encoder = load(encoder)
         self.encoder_name: str | None = None
@@ -163,14 +160,12 @@ class AnchorEmbedder(Embedder):
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any], encoder: Any = None) -> Self:
         name = config.get("encoder")
-        vectors = _read_vectors(folder / _DENSE / "model.safetensors")
+        path = folder / _DENSE / "model.safetensors"
+        vectors = finite(read_tensors(path)[0].get(_WEIGHT, np.zeros(0)), (-1, -1), f"{path}: {_WEIGHT!r}")
         anchor_texts, first = _read_record(folder / "anchors.json", vectors.shape)
         dimensions, scales = read_dimensions(folder / "dimensions.tsv", len(vectors), anchor_texts)
         opened = _read_encoder(folder, name) if encoder is None else load(encoder)
-        try:
-            now = unit_vectors(opened, [anchor_texts[0][0]], dimension=len(first))[0]
-        except InputError as error:
-            raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
+        now = unit_vectors(opened, [anchor_texts[0][0]], dimension=len(first))[0]
         hint = "Give the encoder that the anchors were made with"
         check_same(f"{folder}: the encoder, by its vector for the first anchor,", now, first, hint)
         try:
@@ -214,11 +209,11 @@ class AnchorEmbedder(Embedder):
         (folder / _DENSE).mkdir()
         with np.errstate(over="ignore"):
             half = self.vectors.astype(np.float16)
-        exact = not is_stock and np.array_equal(half, self.vectors)  # half the size, where no other library reads it
-        dtype = np.float16 if exact else np.float32
+        # Half the size, where no other library reads it.
+        stored = half if not is_stock and np.array_equal(half, self.vectors) else self.vectors
         dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
         write_json(folder / _DENSE / "config.json", dense)
-        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": self.vectors.astype(dtype)})
+        write_tensors(folder / _DENSE / "model.safetensors", {_WEIGHT: stored})
         anchor_texts = [list(dimension.about) for dimension in self.dimensions]
         first = unit_vectors(self.encoder, anchor_texts[0][:1], dimension=columns)[0]  # which identifies the encoder
         write_json(
@@ -371,15 +366,6 @@ def _write_modules(folder: Path) -> None:
 
 def _module(index: int, path: str, kind: str) -> dict[str, Any]:
     return {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-
-
-def _read_vectors(path: Path) -> Vectors:
-    vectors = read_tensors(path)[0].get("linear.weight")
-    if vectors is None or vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype.kind != "f":
-        raise ModelFolderError(f"{path} holds no table 'linear.weight' [anchors, dimension] of floats")
-    if not is_sound(vectors):
-        raise ModelFolderError(f"{path} holds NaN or infinity; make or download the model again")
-    return np.asarray(vectors, np.float32)
 
 
 def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ...]], Vectors]:

@@ -179,7 +179,7 @@ def to_2d_array(embeddings: Any) -> Any:
         embeddings = torch.stack(list(embeddings))
     if hasattr(embeddings, "detach"):
         tensor = embeddings.detach().cpu()
-        embeddings = _csr(tensor.coalesce()) if tensor.is_sparse else tensor.numpy()
+        embeddings = _csr(tensor) if tensor.is_sparse else tensor.numpy()
     if hasattr(embeddings, "tocsr"):
         return embeddings.tocsr()
     array = np.asarray(embeddings)
@@ -203,10 +203,8 @@ def match_container(inputs: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
 def _csr(tensor: Any) -> Any:
     from scipy import sparse
 
-    indices = tensor.indices().numpy()
-    indices = indices if len(indices) == 2 else np.stack([np.zeros_like(indices[0]), indices[0]])  # one row
-    shape = tuple(tensor.shape) if tensor.dim() == 2 else (1, *tensor.shape)
-    return sparse.csr_matrix((tensor.values().numpy(), (indices[0], indices[1])), shape=shape)
+    rows = (tensor if tensor.dim() == 2 else tensor.unsqueeze(0)).coalesce()
+    return sparse.csr_matrix((rows.values().numpy(), rows.indices().numpy()), shape=tuple(rows.shape))
 
 
 def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -110,9 +111,8 @@ class Dimensions:
 
     def numbers(self, which: Iterable[Which | Iterable[Which]]) -> list[int]:
         """Return the numbers of several dimensions, each once, in the order given; lists are flattened."""
-        flat: list[Which] = []
-        for item in which:
-            flat.extend([item] if isinstance(item, str) or not isinstance(item, Iterable) else item)
+        lists = ([item] if isinstance(item, str) or not isinstance(item, Iterable) else item for item in which)
+        flat = list(chain.from_iterable(lists))
         if not flat:
             raise InputError("no dimension is given; name at least one")
         return list(dict.fromkeys(map(self.number, flat)))

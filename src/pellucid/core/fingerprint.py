@@ -153,13 +153,9 @@ class _Checksum:
 
     def _add_strings(self, strings: Sequence[str]) -> None:
         """Add the bytes of each string in UTF-8, and the bytes of all."""
-        spelled = np.frombuffer("".join(strings).encode("utf-8", "surrogatepass"), np.uint8)
-        sizes = np.fromiter(map(len, strings), np.int64, len(strings))
-        ends = np.append(np.zeros(1, np.int64), np.cumsum(sizes))
-        if len(spelled) > ends[-1]:  # not in ASCII: a character begins with any byte but these
-            sizes = np.diff(np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))[ends])
-        self._add_array(sizes)
-        self.digest.update(spelled.data)
+        spelled = [string.encode("utf-8", "surrogatepass") for string in strings]
+        self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
+        self.digest.update(b"".join(spelled))
 
     def _add_array(self, array: npt.NDArray[Any]) -> None:
         little = array.dtype.newbyteorder("<")

@@ -7,7 +7,7 @@ disk it is three tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,19 @@ from pellucid.errors import ModelFolderError
 
 MAX_TABLE_VALUE = 1e18
 """Of a number in a table: its square is one in float32."""
+
+
+def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float32]:
+    """Return numbers of a file as float32 after checking that they have squares, and their shape: -1 is any length."""
+    fits = array.ndim == len(shape) and all(side in (-1, length) for side, length in zip(shape, array.shape))
+    if array.dtype.kind != "f" or not fits or 0 in array.shape:
+        expected = " x ".join("any" if side < 0 else str(side) for side in shape)
+        raise ModelFolderError(f"{what} must be {expected} numbers, got {array.dtype} {list(array.shape)}")
+    with np.errstate(over="ignore"):
+        numbers = np.array(array, np.float32)
+    if not (np.abs(numbers) <= MAX_TABLE_VALUE).all():  # nor NaN
+        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {MAX_TABLE_VALUE:g}")
+    return numbers
 
 
 def mixed_rows(weights: Any, mixing: Mixing | None) -> Any:
@@ -44,17 +57,13 @@ def sparse_units(weights: Any, mixing: Mixing | None, max_active_dims: int | Non
     return rows
 
 
-def strongest_source(mixing: Mixing | None, weights: npt.NDArray[Any]) -> Callable[[int], int]:
-    """Return the function from a dimension to the source with the largest part in it, of one text's weights."""
+def strongest_source(mixing: Mixing | None, weights: npt.NDArray[Any], dimension: int) -> int:
+    """Return the source with the largest part in a dimension, of one text's weights."""
     if mixing is None:
-        return lambda dimension: dimension
-
-    def source(dimension: int) -> int:
-        is_part = mixing.columns == dimension
-        sources = mixing.sources[is_part]
-        return int(sources[np.argmax(weights[sources] * mixing.factors[is_part])])
-
-    return source
+        return dimension
+    is_part = mixing.columns == dimension
+    sources = mixing.sources[is_part]
+    return int(sources[np.argmax(weights[sources] * mixing.factors[is_part])])
 
 
 def after_edit(mixing: Mixing | None, edit: Edit) -> tuple[npt.NDArray[np.int64], Mixing | None]:

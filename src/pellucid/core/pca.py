@@ -27,8 +27,8 @@ class Moments:
     def __init__(self) -> None:
         """Start without rows; the first block decides the width."""
         self.count = 0
-        self._sum: Array = np.zeros(0)
-        self._products: Array = np.zeros((0, 0))
+        self._sum: Any = 0.0
+        self._products: Any = 0.0
 
     def add(self, rows: npt.ArrayLike) -> None:
         """Add rows [n, d]."""
@@ -39,8 +39,6 @@ class Moments:
         if not np.isfinite(block).all():
             broken = self.count + int(np.argmin(np.isfinite(block).all(axis=1)))
             raise InputError(f"embedding {broken} holds NaN or infinity; leave its text out")
-        if not self.count:
-            self._sum, self._products = np.zeros(block.shape[1]), np.zeros((block.shape[1], block.shape[1]))
         self.count += len(block)
         self._sum += block.sum(axis=0)
         self._products += block.T @ block
@@ -48,7 +46,7 @@ class Moments:
     @property
     def mean(self) -> Array:
         """The mean row, [d]."""
-        return self._sum / max(self.count, 1)
+        return np.asarray(self._sum / max(self.count, 1))
 
     def spectrum(self, *, centred: bool = False) -> Spectrum:
         """Return the principal components of the rows added so far."""

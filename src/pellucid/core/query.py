@@ -152,13 +152,8 @@ class Query:
         if not self._is_named(hasattr(first, "tocsr")):
             product = float(first @ second)
             return Terms(np.array([product] * bool(product)), _whole_row, score=product)
-        if hasattr(first, "tocsr"):
-            products = first.multiply(second).tocsr()
-            numbers, values = products.indices, products.data
-        else:
-            products = first * second
-            numbers = np.flatnonzero(products)
-            values = products[numbers]
+        products = first.multiply(second).tocsr() if hasattr(first, "tocsr") else (first * second)[None]
+        numbers, values = _coordinates(products, 0)
         dimensions, finders = self.model.dimensions, [query.span_finder for query in queries]
 
         def row(number: int) -> Row:
@@ -197,20 +192,12 @@ class Query:
 
         return products
 
-    def _explained(self, document: Query, weight: float) -> Terms:
-        """Return the rows of the model's own explanation of one text, and its remainder as one more."""
-        explanation = self.model.explain_queries(self, document)
-        remainder = [] if explanation.exact else [REMAINDER_ROW._replace(contribution=explanation.remainder)]
-        rows = (*explanation.rows, *remainder)
-        values = np.array([row.contribution for row in rows]) * weight
-        return Terms(values, rows.__getitem__)
-
     def _is_named(self, is_sparse: bool) -> bool:
         """Whether dimensions have meaningful names; else the whole vector is one row."""
         return is_sparse or bool(self.model.names_dimensions)
 
 
-def _coordinates(rows: Any, number: int) -> tuple[Integers, npt.NDArray[np.float32]]:
+def _coordinates(rows: Any, number: int) -> tuple[Integers, npt.NDArray[Any]]:
     """Return the numbers and values of the coordinates of a row that are not 0."""
     if hasattr(rows, "tocsr"):
         span = slice(*rows.indptr[number : number + 2])

@@ -72,22 +72,21 @@ def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> C
         draw = np.random.default_rng(seed)
         drawn = [draw.permutation(n_players).tolist() for _ in range(n_pairs)]
         orders = [[order, order[::-1]] for order in drawn]
-    numbers: dict[tuple[int, ...], int] = {(): 0}
-    numbers.setdefault(tuple(range(n_players)), 1)
-    steps: list[tuple[int, int, int, int]] = []  # of an estimate: a player, the set with it and the set before
-    for estimate, order in ((estimate, order) for estimate, group in enumerate(orders) for order in group):
-        before = 0
-        for length, player in enumerate(order, 1):
-            number = numbers.setdefault(tuple(sorted(order[:length])), len(numbers))
-            steps.append((estimate, player, number, before))
-            before = number
-    members = np.zeros((len(numbers), n_players), np.bool_)
-    for players, number in numbers.items():
+    steps = [  # of each estimate: a player, the set before it and the set with it
+        (estimate, player, frozenset(order[:place]), frozenset(order[: place + 1]))
+        for estimate, group in enumerate(orders)
+        for order in group
+        for place, player in enumerate(order)
+    ]
+    sets = dict.fromkeys([frozenset[int](), frozenset(range(n_players)), *(after for *_, after in steps)])
+    number_of = {players: number for number, players in enumerate(sets)}
+    members = np.zeros((len(sets), n_players), np.bool_)
+    for players, number in number_of.items():
         members[number, list(players)] = True
-    weights = np.zeros((len(orders), n_players, len(numbers)))
-    for estimate, player, after, before in steps:
-        weights[estimate, player, after] += 1 / len(orders[0])
-        weights[estimate, player, before] -= 1 / len(orders[0])
+    weights = np.zeros((len(orders), n_players, len(sets)))
+    for estimate, player, before, after in steps:
+        weights[estimate, player, number_of[after]] += 1 / len(orders[0])
+        weights[estimate, player, number_of[before]] -= 1 / len(orders[0])
     return Coalitions(members, weights)
 
 

@@ -29,7 +29,7 @@ from pellucid.dense.words import (
     words_for,
 )
 from pellucid.errors import InputError, shown
-from pellucid.persistence.folder import identify
+from pellucid.persistence.folder import is_stock
 from pellucid.persistence.store import writing_folder
 from pellucid.persistence.untrusted import WITHOUT_BARS, check_folder
 from pellucid.process import cached_property, lock_of
@@ -390,8 +390,8 @@ class EncoderEmbedder(Embedder):
             raise InputError(
                 f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"
             )
-        is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
-        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
+        # That library overwrites the files of an older one.
+        with writing_folder(path, (lambda _: {"reasons"}) if is_stock(Path(path)) else None) as folder:
             with WITHOUT_BARS:
                 self.model.save_pretrained(str(folder), create_model_card=create_model_card)
             check_folder(folder)  # what is refused when it is read is not written
@@ -409,9 +409,8 @@ def opened_with(model: Embedder) -> str:
 
 def save_copy(model: Embedder, folder: Path) -> str:
     """Write a copy of a model that is within another one, unless it is a function; return what opens it."""
-    kind = opened_with(model)
-    if isinstance(model, EncoderEmbedder) and kind == SENTENCE_TRANSFORMERS:
-        model.save_pretrained(folder, create_model_card=False)
-    elif kind == PELLUCID:
+    if not isinstance(model, EncoderEmbedder):
         model.save_pretrained(folder)
-    return kind
+    elif model.is_sentence_transformer:
+        model.save_pretrained(folder, create_model_card=False)
+    return opened_with(model)

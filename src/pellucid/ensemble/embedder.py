@@ -34,7 +34,7 @@ from pellucid.core.arrays import Role, l2_normalize, to_2d_array
 from pellucid.core.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same, fingerprint
-from pellucid.core.query import EMPTY_TERMS, Query, Terms
+from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Query, Terms
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, save_copy
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.explain.rows import EMBEDDING, Row
@@ -76,13 +76,6 @@ class Part:
         """The length of its embeddings."""
         return self.model.get_embedding_dimension()
 
-    def rows(
-        self, texts: list[str], role: Role = None, *, batch_size: int = 32, show_progress_bar: bool = False
-    ) -> Any:
-        """Return the part's embeddings at length 1 (or 0), float32 [texts, dimension], an array or CSR."""
-        texts = self.model.canonical_texts(texts)
-        return self.units(self.model._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
-
     def units(self, rows: Any) -> Any:
         """Return rows of the part's model at length 1 (or 0); an ensemble's are shorter where it lacks a part."""
         return l2_normalize(rows) if isinstance(self.model, EnsembleEmbedder) else self.model.similarity_rows(rows)
@@ -120,7 +113,11 @@ class EnsembleQuery(Query):
             row = rows[index]
             if not abs(row).sum():
                 return EMPTY_TERMS
-            return self._explained(self.model.analyze_texts([texts[index]], ["document"])[0].use_vector(row), weight)
+            document = self.model.analyze_texts([texts[index]], ["document"])[0].use_vector(row)
+            why = self.model.explain_queries(self, document)
+            remainder = [] if why.exact else [REMAINDER_ROW._replace(contribution=why.remainder)]
+            explained = (*why.rows, *remainder)
+            return Terms(np.array([row.contribution for row in explained]) * weight, explained.__getitem__)
 
         return products
 
@@ -220,10 +217,9 @@ def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> 
         raise ModelFolderError(f"{what} is opened by {kind!r:.40}, which this version does not know")
     try:
         (part,) = make_parts({name: folder / f"part_{index}" if model is None else model})
-        loaded, dimension = fingerprint(part.model), part.dimension
+        now = fingerprint(part.model) if part.dimension == record["dimension"] else {}
     except InputError as error:
         raise ModelFolderError(f"{what} cannot be used: {error}") from error
-    now = loaded if dimension == record["dimension"] else {}
     check_same(what, now, record["fingerprint"], f"Give that one: {instead}")
     return replace(part, weight=record["weight"])
 
@@ -302,11 +298,13 @@ class EnsembleEmbedder(Embedder):
         )
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        records = []
-        for index, part in enumerate(self.parts):
-            kind = save_copy(part.model, folder / f"part_{index}")
-            record = {"name": part.name, "weight": part.weight, "dimension": part.dimension}
-            records.append({**record, "opened": kind, "fingerprint": fingerprint(part.model)})
+        records = [
+            {
+                "name": part.name, "weight": part.weight, "dimension": part.dimension,
+                "opened": save_copy(part.model, folder / f"part_{index}"), "fingerprint": fingerprint(part.model),
+            }
+            for index, part in enumerate(self.parts)
+        ]  # fmt: skip
         write_json(folder / _RECORD, {"parts": records})
         return {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
 
@@ -358,8 +356,9 @@ class EnsembleEmbedder(Embedder):
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
         """Return the parts' rows side by side, queries and documents by each part in its own way."""
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         return self._joined([
-            part.rows(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar) for part in self.parts
+            part.units(part.model._encode(part.model.canonical_texts(texts), role, **options)) for part in self.parts
         ])  # fmt: skip
 
     def _joined(self, blocks: list[Any]) -> Any:
@@ -372,8 +371,8 @@ class EnsembleEmbedder(Embedder):
             return joined
         from scipy import sparse
 
-        scaled = [block * scale for block, scale in zip(blocks, scales, strict=True)]
-        rows = sparse.hstack([sparse.csr_matrix(block) for block in scaled], format="csr", dtype=np.float32)
+        scaled = [sparse.csr_matrix(block * scale) for block, scale in zip(blocks, scales, strict=True)]
+        rows = sparse.hstack(scaled, format="csr", dtype=np.float32)
         rows.eliminate_zeros()  # of a part with weight 0
         return rows
 

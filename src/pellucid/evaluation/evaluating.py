@@ -23,7 +23,7 @@ import numpy as np
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import InputError, ModelFolderError, importing, nearest_name, require, shown, unknown_name
+from pellucid.errors import InputError, ModelFolderError, importing, require, shown, unknown_name
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
@@ -121,11 +121,9 @@ def evaluate(
         InputError: an unknown task (the message names the nearest), an absent folder or file, a missing column.
         MissingExtraError: mteb, or the package that opens `model`, is not installed.
     """
-    if isinstance(tasks, str):
-        raise InputError(f"tasks is a string; give a list, as tasks=[{shown(tasks)}]")
-    if tasks is not None and not (isinstance(tasks, Sequence) and all(isinstance(task, str) for task in tasks)):
-        raise InputError(f"tasks is {shown(tasks)}; give a list of names, or None for all")
-    chosen = _choose_hub(tasks) if data is None else choose_local(find_tasks(data), tasks)
+    if tasks is not None and not (isinstance(tasks, list | tuple) and all(isinstance(task, str) for task in tasks)):
+        raise InputError(f"tasks is {shown(tasks)}; give a list of names, such as ['STS'], or None for all")
+    chosen = choose_tasks(_hub_labels(tasks) if data is None else local_labels(find_tasks(data)), tasks)
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
 
 
@@ -154,34 +152,31 @@ def evaluate_tasks(
     return Results(name, tuple(rows))
 
 
-def choose_local(tasks: Sequence[LocalTask], requested: Sequence[str] | None) -> list[LocalTask]:
-    """Return the sets that `requested` names by task, folder or type, in the order of `tasks`; all where it is None."""
-    if requested is None:
-        return list(tasks)
-    labels = {task: {task.name.lower(), task.folder.name.lower(), task.kind.lower()} for task in tasks}
-    for name in requested:
-        if not any(name.lower() in names for names in labels.values()):
-            raise InputError(unknown_name("task", name, [*dict.fromkeys(n for t in tasks for n in (t.name, t.kind))]))
-    lower_names = {name.lower() for name in requested}
-    return [task for task in tasks if labels[task] & lower_names]
+def local_labels(tasks: Iterable[LocalTask]) -> dict[LocalTask, tuple[str, ...]]:
+    """Return what sets may be chosen by: folder, name and type of each."""
+    return {task: (task.folder.name, task.name, task.kind) for task in tasks}
 
 
-def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
-    """Return the tasks of the given names, a type standing for those of `HUB_TASKS`; all of them where it is None."""
+def _hub_labels(requested: Sequence[str] | None) -> dict[HubTask, tuple[str, ...]]:
+    """Return what tasks of the hub may be chosen by: `HUB_TASKS` by their types, too, other English ones by name."""
     mteb = _import_mteb()
-    if names is None:
-        return list(map(HubTask, HUB_TASKS))
-    by_type = {kind.lower(): names for kind, names in _HUB_TASKS_BY_TYPE.items()}
-    english = mteb.get_tasks(languages=["eng"], exclude_superseded=False)  # the classic sets have newer versions
-    name_by_lower = {task.metadata.name.lower(): task.metadata.name for task in english}
-    chosen: dict[str, None] = {}
-    for name in names:
-        if name.lower() not in by_type and name.lower() not in name_by_lower:
-            similar_name = nearest_name(name, name_by_lower.values())
-            hint = f"; did you mean {similar_name!r}?" if similar_name else ""
-            raise InputError(f"MTEB has no English task {shown(name)}{hint}")
-        chosen.update(dict.fromkeys(by_type.get(name.lower()) or [name_by_lower[name.lower()]]))
-    return list(map(HubTask, chosen))
+    kind_of = {name: kind for kind, names in _HUB_TASKS_BY_TYPE.items() for name in names}
+    # The classic sets have newer versions.
+    others = [] if requested is None else mteb.get_tasks(languages=["eng"], exclude_superseded=False)
+    names = dict.fromkeys([*HUB_TASKS, *(task.metadata.name for task in others)])
+    return {HubTask(name): (name, kind_of.get(name, name)) for name in names}
+
+
+def choose_tasks(labels: Mapping[Any, Sequence[str]], requested: Sequence[str] | None) -> list[Any]:
+    """Return the tasks that `requested` names by one of their labels, ignoring case, in order; all where it is None."""
+    if requested is None:
+        return list(labels)
+    known = {label.lower(): label for of_task in labels.values() for label in of_task}
+    for name in requested:
+        if name.lower() not in known:
+            raise InputError(unknown_name("task", name, list(known.values())))
+    lower_names = {name.lower() for name in requested}
+    return [task for task, of_task in labels.items() if lower_names & set(map(str.lower, of_task))]
 
 
 def _cached_score(model: Embedder, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
@@ -221,10 +216,9 @@ def _score(model: Embedder, task: LocalTask | HubTask) -> TaskScore:
     result = done.task_results[0]
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
     numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
-    task_metadata = mteb_task.metadata
-    seconds = round(float(result.evaluation_time or 0.0), 3)
-    name, kind, main_score = task_metadata.name, str(task_metadata.type), task_metadata.main_score
-    return TaskScore(name, kind, main_score, 100 * float(result.get_score()), seconds, numbers)
+    about, seconds = mteb_task.metadata, round(float(result.evaluation_time or 0.0), 3)
+    score = 100 * float(result.get_score())
+    return TaskScore(about.name, str(about.type), about.main_score, score, seconds, numbers)
 
 
 class MtebEncoder:

@@ -82,13 +82,11 @@ class LocalTask:
     def make(self) -> Any:
         """Return an MTEB task that holds the data, or raise InputError where a file is broken."""
         import mteb
-        from mteb import abstasks
-        from mteb.abstasks.task_metadata import TaskMetadata
 
         if self.folder.name in self.official_names:
             task = mteb.get_task(self.name)
         else:
-            metadata = TaskMetadata(
+            metadata = mteb.TaskMetadata(
                 name=self.name,
                 description=f"The set {self.name}, read from files.",
                 dataset={"path": "local", "revision": self.digest()},
@@ -99,7 +97,7 @@ class LocalTask:
                 eval_langs=["eng-Latn"],
                 main_score=self.main_score,
             )
-            task = type("LocalSet", (getattr(abstasks, self.task_class),), {"metadata": metadata})()
+            task = type("LocalSet", (getattr(mteb.abstasks, self.task_class),), {"metadata": metadata})()
         task.dataset = self.dataset()
         task.data_loaded = True
         return task

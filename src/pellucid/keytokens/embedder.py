@@ -28,7 +28,7 @@ import numpy as np
 from pellucid.core.arrays import PLAIN, Role, l2_normalize, validate_role, validate_texts
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, scaling, write_dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
+from pellucid.core.mixing import finite, mixed_rows, mixing_tensors, read_mixed
 from pellucid.core.query import Query, Terms
 from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, warn
 from pellucid.explain.rows import KEY_TOKEN, Row
@@ -46,7 +46,7 @@ from pellucid.process import cached_property
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Span, split_words
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 

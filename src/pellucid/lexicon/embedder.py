@@ -30,14 +30,14 @@ import numpy.typing as npt
 from pellucid.core.arrays import Role
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.core.mixing import after_edit, mixing_tensors, read_mixed, sparse_units, strongest_source
+from pellucid.core.mixing import after_edit, finite, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
 from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, shown
 from pellucid.lexicon.clusters import Clusters
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
 from pellucid.text.words import Span
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding, ReadingSettings, known_words, whole_words
 
 if TYPE_CHECKING:
@@ -266,10 +266,10 @@ class LexiconEmbedder(TransformerEmbedder):
     def _span_finder(self, text: str, encoding: Encoding, weighed: Callable[[], Any], index: int) -> SpanFinder:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
         weights, fired = (array[index] for array in weighed())
-        words, source_of = whole_words(text, encoding.spans), strongest_source(self.mixing, weights)
+        words = whole_words(text, encoding.spans)
 
         def find_spans(dimension: int) -> tuple[Span, ...]:
-            source = source_of(dimension)
+            source = strongest_source(self.mixing, weights, dimension)
             start, end = words[fired[source]] if fired[source] >= 0 else (0, 0)
             return ((start, end),) if end > start else ()
 

@@ -321,10 +321,10 @@ class _ClusterQuery(Query):
         """Return the function from a dimension to where the word is that fires it most."""
         rows, weights = self._counted
         by_cluster = weights.tocsc()
-        source_of = strongest_source(self.model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
+        fired = np.log1p(np.asarray(weights.sum(axis=0)).ravel())
 
         def find_spans(dimension: int) -> tuple[Span, ...]:
-            source = source_of(dimension)
+            source = strongest_source(self.model.mixing, fired, dimension)
             entries = slice(by_cluster.indptr[source], by_cluster.indptr[source + 1])
             if entries.start == entries.stop:
                 return ()

@@ -1,8 +1,8 @@
 """The folder of a saved model: where it is, what its `config.json` says, and whether it is complete.
 
-`locate` finds the folder of a bundled name, a path or a hub id, and `identify` returns its kind. Its `config.json` has
-an object "pellucid": the family, the versions of the format and the library, the names of the model's files, and the
-checksums of those that are not meant to be edited. Everything else in it is for other libraries. `saving` writes it.
+`locate` finds the folder of a bundled name, a path or a hub id; `is_stock` knows those of sentence-transformers. Its
+`config.json` has an object "pellucid": the family, the versions of the format and the library, the names of the model's
+files, and the checksums of those that are not meant to be edited. Everything else in it is for other libraries.
 
 A folder may come from anyone. A model that it names (an encoder, a part, a backbone) is opened if it is bundled, lies
 in the folder, or is in the hub's cache on this machine; a path elsewhere, a download, and a link out of the folder only
@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pellucid.errors import VERSION, InputError, ModelFolderError, ReadingError
@@ -33,9 +33,6 @@ from pellucid.persistence.store import (
     write_json,
     writing_folder,
 )
-
-Kind = Literal["sentence-transformers", "transformer", "other"]
-"""Of a model: "other" is ours, a file of vectors, or nothing."""
 
 FORMAT = 1
 """The folder format this version writes; it reads this one and all before."""
@@ -139,44 +136,39 @@ def resolve_name(name_or_path: Any) -> Any:
     return f"sentence-transformers/{text}" if _OWNED_NAME.fullmatch(text) and not _looks_like_path(text) else text
 
 
-def identify(name_or_path: str | os.PathLike[str]) -> Kind:
-    """Return what kind of model a name, path or hub id means; of a hub id only the config is fetched."""
+def is_stock(name_or_path: str | os.PathLike[str]) -> bool:
+    """Whether a name, path or hub id means a model of sentence-transformers; of a hub id only the config is fetched."""
     name_or_path = resolve_name(name_or_path)
     text, path = os.fspath(name_or_path), Path(name_or_path)
     if isinstance(name_or_path, str) and text in bundled_models():
-        return "other"
+        return False
     if path.is_dir():
         is_ours = (path / "dimensions.tsv").exists()  # also where its config.json is missing or broken
-        return _kind_of(path / "config.json", is_stock=(path / "modules.json").exists() and not is_ours)
+        return (path / "modules.json").exists() and not is_ours and _is_not_ours(path / "config.json")
     if path.is_file() or not isinstance(name_or_path, str) or not is_hub_id(text):
-        return "other"
+        return False
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     cached = try_to_load_from_cache(text, "config.json")
     if isinstance(cached, str):  # of which kind a model is does not change
-        return _kind_of(Path(cached), is_stock=True)
+        return _is_not_ours(Path(cached))
     with _hub_explained(text):
         try:
-            config = hf_hub_download(text, "config.json", local_files_only=hub_has_no_address())
-            return _kind_of(Path(config), is_stock=True)
+            return _is_not_ours(Path(hf_hub_download(text, "config.json", local_files_only=hub_has_no_address())))
         except EntryNotFoundError as error:
             if isinstance(error, LocalEntryNotFoundError):
                 raise
-            return "sentence-transformers"
+            return True
 
 
-def _kind_of(path: Path, *, is_stock: bool) -> Kind:
-    """Return the kind of model that a `config.json` describes; `is_stock`: sentence-transformers, unless it is ours."""
+def _is_not_ours(path: Path) -> bool:
+    """Whether a `config.json` is absent, or of a model of another library."""
     try:
         config = read_json(path) if path.is_file() else {}
     except ModelFolderError:
-        return "other"
-    if isinstance(config, dict) and "pellucid" in config:
-        return "other"
-    if is_stock:
-        return "sentence-transformers"
-    return "transformer" if isinstance(config, dict) and "model_type" in config else "other"
+        return False
+    return not (isinstance(config, dict) and "pellucid" in config)
 
 
 def bundled_models() -> list[str]:
@@ -448,10 +440,11 @@ def saving(
     target = Path(os.path.expanduser(path))
     with writing_folder(target) as folder:
         yield folder
-        names = sorted(entry.name for entry in folder.iterdir())
-        sums = {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)}
-        ours = {"family": family, "format": FORMAT, "version": VERSION, **model_config, "files": names}
-        ours["sha256"] = sums
+        ours = {
+            "family": family, "format": FORMAT, "version": VERSION, **model_config,
+            "files": sorted(entry.name for entry in folder.iterdir()),
+            "sha256": {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)},
+        }  # fmt: skip
         write_json(folder / "config.json", {**(config or {}), "pellucid": ours}, max_bytes=_MAX_CONFIG)
         card = target / "README.md"
         if has_card and (not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace")):

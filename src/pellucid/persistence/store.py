@@ -25,7 +25,6 @@ import secrets
 import shutil
 import stat
 import struct
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -356,13 +355,11 @@ def _replace_dir(new: Path, path: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Swap two paths in one step where the system can (Linux, most file systems); return whether it did."""
-    if sys.platform != "linux":
-        return False
     import ctypes
 
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # a C library without it
+    except (OSError, AttributeError, TypeError):  # a C library without it, or another system
         return False
     paths = (ctypes.c_int(_AT_FDCWD), os.fsencode(first), ctypes.c_int(_AT_FDCWD), os.fsencode(second))
     return bool(renameat2(*paths, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)

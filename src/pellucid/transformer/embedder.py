@@ -21,7 +21,6 @@ import numpy.typing as npt
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same
-from pellucid.core.mixing import MAX_TABLE_VALUE
 from pellucid.errors import InputError, ModelFolderError, shown, warn
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.untrusted import WITHOUT_BARS, check_folder
@@ -192,16 +191,3 @@ def _open_backbone(folder: Path, config: Mapping[str, Any], instead: str | Path 
         hint = f"If you have it in a folder, give it: from_pretrained({str(folder)!r}, backbone='the/folder')"
         raise ModelFolderError(f"{folder} needs the transformer {name!r}. {hint}. {error}") from error
     return replace(opened, name=str(instead or where if inside or instead else name))
-
-
-def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float32]:
-    """Return numbers of a file as float32 after checking that they have squares, and their shape: -1 is any length."""
-    fits = array.ndim == len(shape) and all(side in (-1, length) for side, length in zip(shape, array.shape))
-    if array.dtype.kind != "f" or not fits or 0 in array.shape:
-        expected = " x ".join("any" if side < 0 else str(side) for side in shape)
-        raise ModelFolderError(f"{what} must be {expected} numbers, got {array.dtype} {list(array.shape)}")
-    with np.errstate(over="ignore"):
-        numbers = np.array(array, np.float32)
-    if not (np.abs(numbers) <= MAX_TABLE_VALUE).all():  # nor NaN
-        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {MAX_TABLE_VALUE:g}")
-    return numbers
