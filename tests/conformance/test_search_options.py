@@ -14,11 +14,12 @@ pytest.importorskip("mcp", reason="the assistant's server needs pellucid[mcp]")
 pytest.importorskip("Stemmer", reason="an index needs pellucid[search]")
 
 import pellucid
-from commands import run_command
+from commands import all_commands, run_command
+from pellucid.bulk import encode_corpus
 from pellucid.errors import InputError
 from pellucid.index.query import OPTIONS, SearchQuery
 from pellucid.integrations.mcp import create_server
-from pellucid.server import create_app
+from pellucid.server import ServerSettings, create_app
 from serving import ask, running
 
 TEXTS = ["a red apple", "a green apple and a pear", "a dog in the park", "apple trees in a park", "a pear tree"]
@@ -103,6 +104,24 @@ def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dic
     for door, found in hits.items():
         assert [id for id, _ in found] == [id for id, _ in hits["python"]], door
         assert [score for _, score in found] == pytest.approx([score for _, score in hits["python"]]), door
+
+
+# What is made or read, the command that does so, options under another name there, and those that are Python's alone.
+DOORS: dict[str, tuple[Any, str, dict[str, str], set[str]]] = {
+    "build": (pellucid.CorpusFile, "index build", {}, {"path"}),
+    "create": (pellucid.Index.create, "index build", {"models": "model", "passage_characters": "passage"},
+               {"path", "weights", "stop_words"}),
+    "encode": (encode_corpus, "encode", {"corpus": "file"}, {"shard_size"}),
+    "serve": (ServerSettings, "serve", {"hosts": "allow_host"},
+              {"token", "max_body_bytes", "max_waiting", "read_only"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_option_of_what_is_made_is_at_the_command_line_or_known_to_be_absent(door: str) -> None:
+    value, command, names, absent = DOORS[door]
+    params = {param.name for param in dict(all_commands())[tuple(command.split())].params}
+    assert {name for name in inspect.signature(value).parameters if names.get(name, name) not in params} == absent
 
 
 @pytest.mark.parametrize(

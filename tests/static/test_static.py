@@ -213,8 +213,8 @@ def test_phrases_are_reweighted_and_saved(tmp_path) -> None:
     [
         ({"appel": 2}, "'appel' is not in the vocabulary; did you mean 'apple'"),
         ({"": 2}, "not in the vocabulary"),
-        ({"pear": -1}, "between 0|from 0 to a million"),
-        ({"pear": float("nan")}, "from 0 to a million"),
+        ({"pear": -1}, "at least 0 and at most 1,000,000"),
+        ({"pear": float("nan")}, "the factor of .pear. is nan"),
         ({"pear": 1, "Pear": 2}, "given twice"),
     ],
 )

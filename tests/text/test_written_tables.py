@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import pandas as pd
@@ -236,16 +237,16 @@ def test_spark_writes_backslashes_before_quotation_marks(folder, table):
 @pytest.mark.parametrize("orient", ["records", "table", "values", "split"])
 def test_json_of_pandas(tmp_path, orient):
     frame = pd.DataFrame({"id": [1, 2], "text": ["a", None], "n": [0.5, float("nan")]})
-    frame.to_json(tmp_path / "x.json", orient=orient)
-    if orient != "records":
-        with pytest.raises(CorpusError, match=r"row 1|is one object .* and no table"):
-            list(CorpusFile(tmp_path / "x.json"))
-        return
-    assert list(CorpusFile(tmp_path / "x.json")) == ["a", ""]
-    frame.to_json(tmp_path / "lines.json", orient="records", lines=True)
-    frame.to_json(tmp_path / "lines.ndjson", orient="records", lines=True)
-    for name in ("lines.json", "lines.ndjson"):
+    for name in ("x.json", "lines.json", "lines.ndjson"):
+        frame.to_json(tmp_path / name, orient="records", lines="lines" in name)
         assert list(CorpusFile(tmp_path / name)) == ["a", ""]
+    frame.to_json(tmp_path / "x.json", orient=orient)
+    with (
+        pytest.raises(CorpusError, match=r"row 1|is one object .* and no table")
+        if orient != "records"
+        else nullcontext()
+    ):
+        list(CorpusFile(tmp_path / "x.json"))
 
 
 def test_workbooks(tmp_path):

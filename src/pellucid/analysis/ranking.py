@@ -90,17 +90,12 @@ class Ranking(WhyAbove, Report):
     model: Embedder = field(compare=False)  # the model, for `why`; not part of the data forms
     queries: tuple[Query, ...] = field(compare=False)  # the query and the documents as the model read them, for `why`
 
-    @property
-    def is_blind(self) -> bool:
-        """Whether the model knows no word of the query: every score is 0, and the order means nothing."""
-        return not self.coverage.known and not any(item.score for item in self.ranked)
-
     def _explained(self, item: Ranked) -> Explanation:
         return self.model.explain_queries(self.queries[0], self.queries[item.rank])
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
-        if self.is_blind:
+        if not self.coverage.known and not any(item.score for item in self.ranked):
             why = "knows none of its words" if self.coverage.total else "finds no word in it"
             named = f" ({', '.join(self.unknown[:12])})" if self.unknown else ""
             warning = f"The query is unknown: the model {why}{named}. Every score is 0, and the order means nothing."
@@ -134,8 +129,6 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         InputError: no documents, an item is not a string, `top_k` is below 1 or `reasons` below 0.
     """
     check_model(model)
-    if isinstance(documents, str):
-        raise InputError(f"documents must be a list of texts, got one string {shown(documents)}")
     texts = check_texts(documents)
     if not isinstance(query, str):
         raise InputError(f"the query is {shown(query)} ({type(query).__name__}); it must be a string")

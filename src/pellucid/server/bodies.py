@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, get_type_hints
 
 import orjson
@@ -166,7 +167,8 @@ class Route(APIRoute):
         names = [field.alias for field in self.dependant.query_params]
         respond = super().get_route_handler()
         if self.body_field is not None:  # FastAPI's own reading takes longer than encoding a short text
-            parse = _parser(get_type_hints(self.endpoint, include_extras=True)[self.body_field.name])
+            model = get_type_hints(self.endpoint, include_extras=True)[self.body_field.name]
+            parse = partial(_parse, TypeAdapter[Any](model), list(inspect.signature(model).parameters))
 
             async def respond(request: Request) -> Response:
                 body = parse(await request.body())
@@ -188,29 +190,24 @@ class Route(APIRoute):
         return handle
 
 
-def _parser(model: type) -> Callable[[bytes], Any]:
-    """Return what reads and checks a body, of a model or a dataclass.
+def _parse(adapter: TypeAdapter[Any], names: list[str], body: bytes) -> Any:
+    """Return the checked body of a request, of a model or a dataclass with fields of some names.
 
-    Its error names the first unknown field, otherwise the first wrong one.
+    The error names the first unknown field, otherwise the first wrong one.
     """
-    adapter, names = TypeAdapter[Any](model), list(inspect.signature(model).parameters)
-
-    def parse(body: bytes) -> Any:
-        try:
-            return adapter.validate_json(body)
-        except ValidationError as invalid:
-            errors = invalid.errors(include_url=False, include_input=False)
-        unknown = [error for error in errors if error["type"] in ("extra_forbidden", "unexpected_keyword_argument")]
-        # of a value that may be a text or a list, the error that says most
-        error = (unknown or sorted(errors, key=lambda error: (-len(error["loc"]), error["type"] == "list_type")))[0]
-        if error["type"] == "json_invalid":
-            raise ApiError(400, f"the body is not JSON: {error['ctx']['error']}")
-        name = str(error["loc"][0]) if error["loc"] else None
-        if unknown:
-            raise ApiError(422, unknown_name("field", str(name), names), name)
-        positions = [str(position) for position in error["loc"][1:] if isinstance(position, int)]
-        path = ".".join([name or "the body", *positions])
-        hint = _TOKEN_IDS_HINT if positions and error["type"] == "string_type" else ""
-        raise ApiError(422, f"{path}: {error['msg'].removeprefix('Value error, ')}{hint}", name)
-
-    return parse
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False, include_input=False)
+    unknown = [error for error in errors if error["type"] in ("extra_forbidden", "unexpected_keyword_argument")]
+    # of a value that may be a text or a list, the error that says most
+    error = (unknown or sorted(errors, key=lambda error: (-len(error["loc"]), error["type"] == "list_type")))[0]
+    if error["type"] == "json_invalid":
+        raise ApiError(400, f"the body is not JSON: {error['ctx']['error']}")
+    name = str(error["loc"][0]) if error["loc"] else None
+    if unknown:
+        raise ApiError(422, unknown_name("field", str(name), names), name)
+    positions = [str(position) for position in error["loc"][1:] if isinstance(position, int)]
+    path = ".".join([name or "the body", *positions])
+    hint = _TOKEN_IDS_HINT if positions and error["type"] == "string_type" else ""
+    raise ApiError(422, f"{path}: {error['msg'].removeprefix('Value error, ')}{hint}", name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pellucid.errors import InputError, shown
 
-_MAX_COLUMNS, _N_NAMED_COLUMNS = 100, 2  # of a table given for texts: looked at, and named with how to give one
+_MAX_COLUMNS, _N_NAMED_COLUMNS = 100, 3  # of a table given for texts: looked at, and named with how to give one
 
 
 def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
@@ -80,8 +80,6 @@ def refuse_tables(texts: Any, name: str = "texts") -> None:
         return
     text_columns = [column for column in columns[:_MAX_COLUMNS] if _holds_text(texts, column)]
     hint = " or ".join(f"{name}[{column!r:.60}]" for column in text_columns[:_N_NAMED_COLUMNS]) or "one of its columns"
-    if len(text_columns) > _N_NAMED_COLUMNS:
-        hint += f" ({', '.join(f'{column!r:.60}' for column in text_columns)} hold text)"
     values = f", or list({name}.values())" if isinstance(texts, Mapping) and len(text_columns) > 1 else ""
     raise InputError(f"{name} is a {kind.__name__} {what}; give texts, such as {hint}{values}")
 
@@ -89,8 +87,7 @@ def refuse_tables(texts: Any, name: str = "texts") -> None:
 def _holds_text(table: Any, name: Any) -> bool:
     """Whether the first value of a column, or a mapping's value itself, is a string."""
     try:
-        column = table[name]
-        first: Any = column if isinstance(column, str) else next(iter(column), None)
+        first: Any = table[name] if isinstance(table[name], str) else next(iter(table[name]), None)
         return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
     except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
         return False

@@ -148,9 +148,9 @@ def _values_of(column: Any) -> list[Any]:
             column = column.cast(pa.timestamp("us", kind.tz), safe=False)
         elif pa.types.is_duration(kind) and kind.unit == "ns":
             column = column.cast(pa.duration("us"), safe=False)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        if (pc.max(pc.list_value_length(column)).as_py() or 0) > _MAX_LIST_ITEMS:
-            return list(column)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if is_list and (pc.max(pc.list_value_length(column)).as_py() or 0) > _MAX_LIST_ITEMS:
+        return list(column)
     try:
         values: list[Any] = column.to_pylist()
         return [value and dict(value) for value in values] if pa.types.is_map(kind) else values

@@ -6,7 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime, time
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,13 @@ class Sheet:
             formulas: Iterator[Any] = repeat(None)
             if self._has_formulas:
                 formulas = _first_sheet(self.path, data_only=False)[0].iter_rows(**bounds)
-            rows = zip(self._sheet.iter_rows(**bounds), formulas)
-        number = self._header
-        row: Any
-        formula_row: Any
-        while True:
-            with translate_errors(f"{self.path} is damaged in row {number + 1}"):
-                row, formula_row = next(rows, (None, None))
-            if row is None:
+            rows: Iterator[Any] = zip(self._sheet.iter_rows(**bounds), formulas)
+        for number in count(self._header + 1):
+            with translate_errors(f"{self.path} is damaged in row {number}"):
+                cells_and_formulas = next(rows, None)
+            if cells_and_formulas is None:
                 return
-            number += 1
+            row, formula_row = cells_and_formulas
             if number > LAST_ROW:
                 raise CorpusError(f"{self.path} is damaged: it has a row beyond {LAST_ROW:,}, the last of a sheet")
             for column in columns if formula_row else ():

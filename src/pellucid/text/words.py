@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import count, pairwise
-from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.errors import InputError, shown, without_panic
+from pellucid.errors import InputError, check_number, shown, without_panic
 from pellucid.process import cached_property
 from pellucid.text.unicode import (
     NormalizedText,
@@ -339,11 +338,8 @@ class Vocabulary:
             row = self.row(spelled)
             if row in factor_by_row:
                 raise InputError(f"{shown(word, 80)} is given twice; the vocabulary has it once")
-            is_number = isinstance(factor, Real) and not isinstance(factor, bool)
-            multiplier: Any = factor
-            if not is_number or not 0 <= multiplier <= 1e6:
-                raise InputError(f"the factor of {shown(word, 80)} is {shown(factor)}; give one from 0 to a million")
-            factor_by_row[row] = multiplier
+            check_number(f"the factor of {shown(word, 80)}", factor, least=0, most=1_000_000)
+            factor_by_row[row] = factor
         return factor_by_row
 
     def split(self, text: str) -> list[Word]:
