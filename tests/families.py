@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -51,6 +52,19 @@ def static_lexicon_model():
 def first_letters(texts):
     """An encoder that is a function: counts of the first letters."""
     return np.array([[text.count(letter) + 1 for letter in "abcdefgh"] for text in texts], np.float32)
+
+
+def count_animals(texts):
+    """How often each animal is in a text."""
+    return np.array([[text.count(animal) for animal in ("cat", "dog", "cow")] for text in texts], np.float32)
+
+
+def letter_pairs(texts):
+    """Counts of pairs of letters, hashed to 64 dimensions."""
+    vectors = np.zeros((len(texts), 64), np.float32)
+    for row, text in zip(vectors, texts):
+        np.add.at(row, [(ord(a) * 31 + ord(b)) % 64 for a, b in pairwise(text)], 1)
+    return vectors
 
 
 def hashed(texts):

@@ -7,13 +7,13 @@ import json
 import runpy
 import sys
 from dataclasses import fields, replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from families import letter_pairs
 from pellucid.analysis import coordinates
 from pellucid.analysis.auditing import Thresholds, audit, support
 from pellucid.analysis.coordinates import correlations, spread
@@ -170,14 +170,6 @@ BANKS = [
     f"The central bank in {city} raised its interest rate again." for city in ("Rome", "Paris", "Madrid", "Prague")
 ]
 HOMES = [f"Home owners in {city} pay more for a mortgage this year." for city in ("Rome", "Paris", "Madrid", "Prague")]
-
-
-def letter_pairs(texts: list[str]) -> np.ndarray:
-    """Counts of pairs of letters, hashed to 64 dimensions."""
-    vectors = np.zeros((len(texts), 64), np.float32)
-    for row, text in enumerate(texts):
-        np.add.at(vectors[row], [(ord(a) * 31 + ord(b)) % 64 for a, b in pairwise(text)], 1)
-    return vectors
 
 
 def test_anchors_that_say_nothing_are_found():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
+from itertools import islice
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from families import letter_pairs as encode
 from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors import sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
@@ -23,53 +24,33 @@ from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, st
 # --- Farthest point sampling ------------------------------------------------------------------------------------------
 
 
-def lane_products(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """The products of rows with one row, summed over 32 lanes in the order that farthest.c promises."""
-    rows, row = (np.pad(side, [(0, 0)] * (side.ndim - 1) + [(0, -len(row) % farthest.LANES)]) for side in (rows, row))
-    terms = (rows * row).reshape(len(rows), -1, farthest.LANES)
-    lanes = np.zeros((len(rows), farthest.LANES), np.float32)
-    for step in range(terms.shape[1]):
-        lanes += terms[:, step]
-    a, b, c, d = (lanes[:, at : at + 8] for at in range(0, farthest.LANES, 8))
-    sums = (a + b) + (c + d)
-    for half in (4, 2, 1):
-        sums = sums[:, :half] + sums[:, half:]
-    return sums[:, 0]
+def assert_farthest(vectors: np.ndarray, picks: list[int], start: list[int]) -> None:
+    """Check the definition: each pick after the first ones is, but for rounding, the least similar to those before."""
+    rows = vectors.astype(np.float64)
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
+    largest = np.where(rows.any(axis=1), -np.inf, np.inf)
+    for number, pick in enumerate(picks):
+        assert pick == start[number] if number < len(start) else largest[pick] <= largest.min() + 1e-6
+        largest = np.maximum(largest, units @ units[pick])
+        largest[picks[: number + 1]] = np.inf
 
 
-def plain_farthest(vectors: np.ndarray, n: int, start: list[int]) -> list[int]:
-    """The definition: compare everything with every pick, in float32."""
-    rows = vectors.astype(np.float32)
-    squares = np.array([lane_products(row[None], row)[0] for row in rows])
-    zero = squares == 0
-    inverse = np.where(zero, np.float32(0), np.float32(1) / np.sqrt(np.where(zero, 1, squares).astype(np.float32)))
-    best = np.where(zero, np.inf, -np.inf).astype(np.float32)
-    picks: list[int] = []
-    for number in range(n):
-        pick = start[number] if number < len(start) else int(best.argmin())
-        best = np.maximum(best, lane_products(rows, rows[pick]) * inverse[pick] * inverse)
-        picks.append(pick)
-        best[picks] = np.inf
-    return picks
+real_numbers = st.builds(
+    lambda seed, dimension: np.random.default_rng(seed).normal(size=(200, dimension)).astype(np.float16),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 100),
+)
 
 
-@pytest.mark.full
-@given(vectors=small_numbers, half=st.booleans(), data=st.data())
-def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, half, data):
-    usable = np.flatnonzero(vectors.any(axis=1))
-    if not len(usable):
-        return
-    n = data.draw(st.integers(1, len(usable)))
-    start = int(data.draw(st.sampled_from(list(usable))))
-    given_vectors = vectors.astype(np.float16) if half else vectors
-    assert farthest_points(given_vectors, n, start=start).tolist() == plain_farthest(vectors, n, [start])
-
-
-@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 100), half=st.booleans())
-def test_farthest_points_agree_to_the_last_bit_on_real_numbers(seed, dimension, half):
-    vectors = np.random.default_rng(seed).normal(size=(200, dimension)).astype(np.float16 if half else np.float32)
-    for start in ([3], [7, 3, 11]):
-        assert farthest_points(vectors, 40, start=start).tolist() == plain_farthest(vectors, 40, start)
+@given(vectors=small_numbers | real_numbers, dtype=st.sampled_from([np.float16, np.float32]), data=st.data())
+def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, dtype, data):
+    usable = np.flatnonzero(vectors.any(axis=1)).tolist()
+    if usable:
+        n = data.draw(st.integers(1, min(len(usable), 40)))
+        start = data.draw(st.lists(st.sampled_from(usable), min_size=1, max_size=n, unique=True))
+        picks = farthest_points(vectors.astype(dtype), n, start=start).tolist()
+        assert len(picks) == n
+        assert_farthest(vectors, picks, start)
 
 
 def test_farthest_points_reach_all_directions():
@@ -78,17 +59,13 @@ def test_farthest_points_reach_all_directions():
     assert farthest_points(vectors, 4, start=0).tolist() == [0, 3, 2, 4]
 
 
-def test_the_first_picks_are_those_for_fewer():
-    vectors = clusters()
-    assert farthest_points(vectors, 30).tolist() == farthest_points(vectors, 200).tolist()[:30]
-
-
-def test_threads_change_nothing(monkeypatch):
+def test_threads_and_the_number_of_picks_change_nothing(monkeypatch):
     vectors = clusters(dtype=np.float16)
-    one = farthest_points(vectors, 200)
+    picks = farthest_points(vectors, 200).tolist()
     monkeypatch.setattr(farthest, "_THREAD_ROWS", 64)
     monkeypatch.setenv("PELLUCID_THREADS", "3")
-    assert farthest_points(vectors, 200).tolist() == one.tolist()
+    assert farthest_points(vectors, 200).tolist() == picks
+    assert farthest_points(vectors, 30).tolist() == picks[:30]
 
 
 def test_most_similarities_are_never_computed():
@@ -98,7 +75,7 @@ def test_most_similarities_are_never_computed():
         search.take(0)
         while len(search.picks) < 200:
             search.take(search.farthest())
-    assert search.picks == plain_farthest(vectors, 200, [0])
+    assert_farthest(vectors, search.picks, [0])
     assert search.n_products < 0.5 * 200 * len(vectors)
 
 
@@ -326,15 +303,6 @@ SUBJECTS = ("The farmer", "A pilot", "My sister", "The judge", "Every child", "A
 DEEDS = ("paints", "finds", "forgets", "repairs", "sells", "admires")
 THINGS = ("the fence", "a letter", "two apples", "the radio", "our house", "some music", "the garden", "a bicycle")
 SENTENCES = [f"{who} {does} {what} today." for who in SUBJECTS for does in DEEDS for what in THINGS]
-
-
-def encode(texts: list[str]) -> np.ndarray:
-    """Bags of letters pairs, hashed to 64 dimensions."""
-    vectors = np.zeros((len(texts), 64), np.float32)
-    for row, text in enumerate(texts):
-        for pair in pairwise(text):
-            vectors[row, (ord(pair[0]) * 31 + ord(pair[1])) % 64] += 1
-    return vectors
 
 
 @pytest.mark.parametrize("method", ["fps", "uniform", "kmeans"])

@@ -11,20 +11,14 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from families import count_animals
 from pellucid import load
-from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
+from pellucid.anchors.embedder import AnchorEmbedder, read_anchors
 from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.persistence.folder import is_stock
 from pellucid.static.embedder import StaticEmbedder
-
-ANIMALS = ["cat", "dog", "cow"]
-
-
-def count_animals(texts: list[str]) -> np.ndarray:
-    """How often each animal is in a text."""
-    return np.array([[text.count(animal) for animal in ANIMALS] for text in texts])
 
 
 def encode_with(encoder, texts: list[str], **options) -> np.ndarray:
@@ -120,13 +114,6 @@ def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
         model.without(0)
 
 
-def test_anchors_of_length_zero_are_refused_by_name() -> None:
-    with pytest.raises(InputError, match=r"maps anchor 1 \('car'\) to zero, and 1 more; leave it out"):
-        anchor_vectors(load(count_animals), ["cat", "car", "dog", "van"])
-    with pytest.raises(InputError, match=r"maps anchor 0 \('car'\) to zero; leave it out"):
-        anchor_vectors(load(count_animals), ["car"])
-
-
 def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_path: Path, monkeypatch) -> None:
     fruit.save_pretrained(tmp_path / "fruit")
     (tmp_path / "bert").mkdir()
@@ -167,19 +154,17 @@ def test_published_anchor_files(tmp_path: Path) -> None:
         ("a.json", b'["", " "]', "holds no text"),
         ("a.txt", b" \n\r\n", "holds no text"),
         ("a.txt", b"gr\xfcn", "not UTF-8"),
+        ("none.json", None, "not found"),
+        ("none.txt", None, "not found"),
+        ("", None, "is a folder"),
     ],
 )
-def test_broken_anchor_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(content)
+def test_broken_anchor_files(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises((ModelFolderError, CorpusError), match=message) as caught:
         read_anchors(tmp_path / name)
     assert name in str(caught.value)
-
-
-def test_an_anchor_file_must_be_there(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.json", tmp_path / "none.txt", tmp_path):
-        with pytest.raises((ModelFolderError, CorpusError), match=r"not found|is a folder"):
-            read_anchors(path)
 
 
 def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp_path: Path) -> None:
