@@ -568,7 +568,7 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary():
 
 def test_a_word_is_not_taken_for_its_lower_case():
     words = WordCache(Analyser(), {})
-    words._numbered([split_words("us and aids")])
+    list(map(words._number, ("us", "and", "aids")))
     found = words.read(["US, us, AIDS and Us"])
     assert [words._spelled[number] for number in found.values.tolist()] == ["US", "us", "AIDS", "and", "Us"]
     assert found.is_token.all()

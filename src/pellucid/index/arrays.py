@@ -325,22 +325,20 @@ def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
 
 
 def _columns(metadata: Sequence[Mapping[str, Any]], fields: Fields) -> Tensors:
-    keys, rows, values = [], [], []
     words: dict[str, int] = {}
-    for row, document_metadata in enumerate(metadata):
-        for column, items in entries(document_metadata, fields).items():
-            for item in items:
-                keys.append(column)
-                rows.append(row)
-                values.append(words.setdefault(item, len(words)) if isinstance(item, str) else item)
-    tensors = _lists("column", np.array(keys, np.int64), np.array(rows, np.int64), np.array(values, np.float64))
-    return tensors | _dictionary(words)
+    values = [
+        (column, row, words.setdefault(item, len(words)) if isinstance(item, str) else item)
+        for row, document_metadata in enumerate(metadata)
+        for column, items in entries(document_metadata, fields).items()
+        for item in items
+    ]
+    keys, rows, numbers = np.array(values, np.float64).reshape(-1, 3).T
+    return _lists("column", keys.astype(np.int64), rows.astype(np.int64), numbers) | _dictionary(words)
 
 
 def _are_words(columns: Integers) -> Mask:
     """Return which columns hold the numbers of words."""
-    are_words: Mask = columns % COLUMNS_PER_FIELD != COLUMN_KINDS.index("n")
-    return are_words
+    return columns % COLUMNS_PER_FIELD != COLUMN_KINDS.index("n")  # type: ignore[no-any-return]
 
 
 def _dictionary(words: Iterable[str]) -> Tensors:

@@ -491,8 +491,7 @@ class HitBlock:
                 raise InputError(
                     f"{named} was given, and is not what the model gives for the passage: nothing to check"
                 )
-        scores: Floats = np.sum([asked.text_scores(texts) for asked in self.plan.parts.values()], axis=0)
-        return scores
+        return np.sum([asked.text_scores(texts) for asked in self.plan.parts.values()], axis=0)  # type: ignore[no-any-return]
 
     def _indexed(self, position: int) -> str:
         """Return the passage of a hit as it is indexed."""

@@ -175,7 +175,8 @@ class Bm25Asked(Asked):
 
     def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
         """Return what gives the terms of each passage: a value for each that the query has, too."""
-        term_list = passages.terms({term: number for number, term in enumerate(self._terms)})
+        numbers = {term: number for number, term in enumerate(self._terms)}
+        term_list = passages.words.term_positions(passages.texts, passages.word_list, numbers)
         counts = term_list.counts(len(self._terms))
         all_values = self._values * impacts(counts, passages.lengths[:, None], self._average)
         marks = (all_values / counts.clip(min=1))[term_list.texts(), term_list.values]
@@ -285,7 +286,8 @@ class StaticAsked(ModelAsked):
     def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
         """Return what gives the terms of passages, pairs of words."""
         name = self._part.name
-        read = self._query.against(passages.texts, *passages.static_words(name))
+        words = passages.words.rows(name, passages.texts, passages.word_list)
+        read = self._query.against(passages.texts, *words)
         return self._directions.added_to(read, passages.rows(name, self._part.dimension)) if self._directions else read
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pellucid.core.fingerprint import same_model
 from pellucid.errors import InputError, shown
-from pellucid.index.arrays import DocumentRows, joined_rows, largest_sizes
+from pellucid.index.arrays import DocumentRows, joined_rows
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.parts import ModelPart, SparsePart
@@ -151,7 +151,8 @@ def _stored(block: Any, model: ModelPart) -> DocumentRows:
     """Return rows of any numeric type as the model's are stored, zeros as they are."""
     rows = block.astype(np.float64)
     if model.encoder.similarity_fn_name == "cosine":
-        largest = largest_sizes(rows)  # is taken out first: its square may be too large
+        largest = abs(rows).max(axis=1)  # is taken out first: its square may be too large
+        largest = largest.toarray().ravel() if model.is_sparse else largest
         largest[largest == 0] = 1.0
         if model.is_sparse:
             rows.data /= largest.repeat(np.diff(rows.indptr))

@@ -22,7 +22,6 @@ from pellucid.index.arrays import DocumentRows, joined_rows
 from pellucid.index.segments import Segment
 from pellucid.index.words import WordCache
 from pellucid.process import cached_property
-from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
 
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
@@ -45,7 +44,7 @@ class Passages:
 
     def __init__(self, texts: list[str], words: WordCache, stored: Sequence[tuple[Segment, int]] = ()) -> None:
         """Take the passages, what finds their words, and where they are stored: none are of texts that are not."""
-        self.texts, self._words, self._stored = texts, words, stored
+        self.texts, self.words, self._stored = texts, words, stored
 
     def rows(self, part: str, dimension: int) -> DocumentRows:
         """Return the stored rows of a model's part."""
@@ -56,19 +55,12 @@ class Passages:
     def lengths(self) -> Integers:
         """The number of BM25's terms of each, int64 [passages]."""
         stored = [segment.lengths.item(passage) for segment, passage in self._stored]
-        return np.array(stored or [len(self._words.analyser.terms(text)) for text in self.texts], np.int64)
+        return np.array(stored or [len(self.words.analyser.terms(text)) for text in self.texts], np.int64)
 
     @cached_property
-    def _word_list(self) -> WordList:
-        return self._words.read(self.texts)
-
-    def terms(self, numbers: Mapping[str, int]) -> WordList:
-        """Return those of BM25's terms that have a number, by it."""
-        return self._words.term_positions(self.texts, self._word_list, numbers)
-
-    def static_words(self, model: str) -> tuple[WordList, SpelledRows | None]:
-        """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
-        return self._words.rows(model, self.texts, self._word_list)
+    def word_list(self) -> WordList:
+        """The words of the texts, which all parts read."""
+        return self.words.read(self.texts)
 
 
 class Directions(NamedTuple):

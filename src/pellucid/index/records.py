@@ -203,8 +203,7 @@ def _read_document(path: Path, name: str, encoding: str | None = None) -> Record
 
 def _ending(path: Path) -> str:
     """Return the end of a file's name, without that of its packing."""
-    is_packed = path.suffix.lower() in PACKED
-    return Path(path.stem).suffix.lower() if is_packed else path.suffix.lower()
+    return Path(path.stem if path.suffix.lower() in PACKED else path).suffix.lower()
 
 
 # --- Rows ---

@@ -344,8 +344,7 @@ def _within(values: Floats64, intervals: Sequence[tuple[float, float]]) -> Mask:
     """Return which values lie in one of some intervals, which rise and do not overlap; NaN lies in none."""
     starts, ends = np.array(intervals, np.float64).T
     positions = starts.searchsorted(values, "right") - 1
-    within: Mask = (positions >= 0) & (values < ends[positions])
-    return within
+    return (positions >= 0) & (values < ends[positions])  # type: ignore[no-any-return]
 
 
 def _read(path: Path) -> Tensors:

@@ -19,7 +19,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import Span, Word, is_phrase, is_recognizable_prefix, split_words
+from pellucid.text.words import Span, is_phrase, is_recognizable_prefix, split_words
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
@@ -96,12 +96,6 @@ class WordCache:
                 self._reader = WordNumbers(self._spelled, self._number, _BYTE_CLASSES)
             return self._reader.read(texts)
 
-    def _numbered(self, texts: list[list[Word]]) -> WordList:
-        words = list(chain(*texts))
-        numbers = np.array([self._number(word.text) for word in words], np.int64)
-        spans = np.array([word[1:] for word in words], np.int64).reshape(-1, 2)
-        return WordList(numbers, spans, np.cumsum([len(words) for words in texts], dtype=np.int64))
-
     def _number(self, word: str) -> int:
         number = self._numbers.get(word)
         if number is None:
@@ -124,7 +118,10 @@ class WordCache:
         `words` are what `read` returns.
         """
         if self._is_cut_by(name, texts):
-            words = self._numbered([self.models[name].vocabulary.split(text) for text in texts])
+            split = list(map(self.models[name].vocabulary.split, texts))
+            numbers = np.array([self._number(word.text) for word in chain(*split)], np.int64)
+            spans = np.array([word[1:] for word in chain(*split)], np.int64).reshape(-1, 2)
+            words = WordList(numbers, spans, np.cumsum(list(map(len, split)), dtype=np.int64))
         rows = self._rows[name][words.values]
         spelled = self.models[name].spelled_rows()
         if spelled is not None:
