@@ -67,7 +67,9 @@ class BatchEncoder:
         texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         texts = texts.fill_null("") if texts.null_count else texts
         _check_utf8(texts, other_columns)
-        rows = self._rows(texts)
+        rows = getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
+        if isinstance(self.encoder, EncoderEmbedder):
+            rows = self.encoder.similarity_rows(rows)
         if not hasattr(rows, "tocsr"):
             values = pa.array(np.ascontiguousarray(rows, np.float32).reshape(-1))
             return other_columns.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(values, rows.shape[1]))
@@ -76,11 +78,6 @@ class BatchEncoder:
         for name, array in ((INDICES, rows.indices.astype(np.int32)), (VALUES, rows.data.astype(np.float32))):
             other_columns = other_columns.append_column(name, pa.ListArray.from_arrays(starts, pa.array(array)))
         return other_columns
-
-    def _rows(self, texts: Any) -> Any:
-        """Return one row a text, float32 [texts, dimension] or CSR."""
-        rows = getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
-        return self.encoder.similarity_rows(rows) if isinstance(self.encoder, EncoderEmbedder) else rows
 
 
 def checked_column(schema: Any, column: str, other_columns: Sequence[str] | None = None) -> int:

@@ -222,7 +222,7 @@ class _Reader:
         stops = 0 if normal or vocabulary is None else OTHER_FORM + UNSPACED * vocabulary.cuts_scripts
         while (missing := reader.find(block, ends, stops=stops, joined=joined)) < 0:
             if missing == NUL_IN_TEXT:
-                ends[:], joined = np.cumsum(self._sizes(texts) + 1) - 1, False
+                ends[:], joined = np.cumsum([len(well_formed(text).encode()) + 1 for text in texts]) - 1, False
             elif missing <= UNCLASSIFIED:
                 _classify_page(UNCLASSIFIED - missing)
             elif vocabulary is not None:
@@ -244,12 +244,9 @@ class _Reader:
         if n_bytes >= 0:
             return self._reader.block[: n_bytes + PADDING]
         utf8 = "\0".join([*texts, _PADDING]).encode()
-        _checked_size(len(utf8))
+        if len(utf8) >= _MAX_BLOCK_BYTES:
+            raise InputError(f"a text has {len(utf8)} bytes; split texts of 2 GB and more")
         return np.frombuffer(utf8, np.uint8)
-
-    def _sizes(self, texts: list[str]) -> npt.NDArray[np.int64]:
-        """Return the bytes of each text of a block."""
-        return np.array([len(well_formed(text).encode()) for text in texts])
 
     def _ask(self, block: npt.NDArray[np.uint8], reader: WordReader, missing: npt.NDArray[np.int32]) -> None:
         """Set the numbers of the words at `missing`, asking once for each word."""
@@ -334,13 +331,6 @@ def _small_enough(texts: list[str], first: int, last: int) -> Iterator[tuple[int
         middle = (first + last) // 2
         yield from _small_enough(texts, first, middle)
         yield from _small_enough(texts, middle, last)
-
-
-def _checked_size(size: int) -> int:
-    """Return the bytes of a block; positions in it are 32-bit."""
-    if size >= _MAX_BLOCK_BYTES:
-        raise InputError(f"a text has {size} bytes; split texts of 2 GB and more")
-    return size
 
 
 def _cached_for(

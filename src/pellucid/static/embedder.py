@@ -58,7 +58,6 @@ from pellucid.text.words import JOINER, Coverage, Span, Vocabulary, display_form
 _TABLE = "dimensions.tsv"
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words make poor names
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
-_BLOCK = 8_192  # words at a time
 
 
 def name_directions(model: StaticEmbedder) -> Dimensions:
@@ -66,9 +65,7 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
     # Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
     rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
     rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
-    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        units[start : start + _BLOCK] = l2_normalize(model.word_vectors(rows[start : start + _BLOCK]))
+    units = l2_normalize(model.word_vectors(rows))
     words = [display_form(model.vocabulary.words[row]) for row in rows]
     dimensions: list[Dimension] = []
     used_names: set[str] = set()

@@ -75,7 +75,7 @@ class PackedRows:
         return self[:].astype(dtype or self.dtype, copy=False)
 
 
-def floats(vectors: Any, scales: Vectors | None, rows: npt.NDArray[np.int64]) -> Vectors:
+def floats(vectors: Any, scales: Vectors | None, rows: npt.NDArray[np.int64] | slice) -> Vectors:
     """Return some rows of a table as float32 [rows, dimension]."""
     selected: Vectors = vectors[rows].astype(np.float32)
     if scales is not None:
@@ -101,15 +101,13 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
     scale = None
     if dtype == "int8":
         chunks = (slice(start, start + _CHUNK_ROWS) for start in range(0, len(vectors), _CHUNK_ROWS))
-        largest = [np.abs(floats(vectors, scales, np.arange(len(vectors))[part])).max(axis=1) for part in chunks]
+        largest = [np.abs(floats(vectors, scales, part)).max(axis=1) for part in chunks]
         scale = common_scale(np.concatenate(largest)) if largest else None
     converted = np.zeros(vectors.shape, np.int8 if max_integer else dtype)
     new_scales = np.zeros(len(vectors), np.float32) if max_integer else None
     for start in range(0, len(vectors), _CHUNK_ROWS):
         part = slice(start, min(start + _CHUNK_ROWS, len(vectors)))
-        block = vectors[part].astype(np.float32)
-        if scales is not None:
-            block *= scales[part][:, None]
+        block = floats(vectors, scales, part)
         if new_scales is not None:
             converted[part], new_scales[part] = quantize(block, dtype, scale)
         else:

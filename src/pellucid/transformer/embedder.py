@@ -110,11 +110,8 @@ class TransformerEmbedder(Embedder):
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
-        coverages: list[tuple[Coverage, tuple[Span, ...]]] = []
-        for start in range(0, len(texts), _BLOCK_TEXTS):
-            block = texts[start : start + _BLOCK_TEXTS]
-            coverages += map(known_words, block, self.encodings(block, role))
-        return coverages
+        blocks = (texts[start : start + _BLOCK_TEXTS] for start in range(0, len(texts), _BLOCK_TEXTS))
+        return [known for block in blocks for known in map(known_words, block, self.encodings(block, role))]
 
     def _batches(
         self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool
