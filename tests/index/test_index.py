@@ -589,6 +589,12 @@ def test_marks_of_a_text_are_in_its_order_each_place_once(parts):
     assert spans.tolist() == sorted(spans.tolist())
 
 
+def test_the_first_word_that_is_read_by_its_spelling_may_be_of_a_query(tmp_path):
+    with Index.create(tmp_path / "index", "static-multi") as index:
+        index.add(["a boat on the river"])
+        assert len(index.search("supersonik")) == 1
+
+
 def test_words_of_the_query_count_what_is_said(tmp_path, fruit):
     query = "apples, pears and a car"
     with filled(tmp_path / "index", fruit) as index:

@@ -147,7 +147,8 @@ class WordCache:
         # Of a word that is in part in the vocabulary, most must be.
         is_known = row >= 0 and (vocabulary.has_row(word) or is_recognizable_prefix(vocabulary.forms[row], word))
         if row < 0 and spelled is not None:
-            is_known = not spelled.unknown[spelled.rows([word])[0] - len(vocabulary)]
+            number = spelled.rows([word])[0] - len(vocabulary)  # before `unknown`, which is as long as there are rows
+            is_known = not spelled.unknown[number]
         return row, IN_VOCABULARY * is_known + CONTENT * (lowercase(word) not in self.analyser.function_words)
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
