@@ -141,9 +141,9 @@ class DenseEmbedder(TransformerEmbedder):
             return self.backbone.states(ids, mask)
         return self.backbone.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
 
-    def _strongest(self, text: str, top_k: int) -> str:
+    def _strongest(self, text: str, top_k: int) -> list[str]:
         """Say that nothing can be said."""
-        return "a dense vector, whose dimensions have no names"
+        return ["a dense vector, whose dimensions have no names"]
 
 
 ECHO_SETTINGS = LexiconSettings(

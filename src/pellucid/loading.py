@@ -133,10 +133,8 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str], kind: str = 
             check_finite(model, spec)
         if local and kind != "CrossEncoder":
             for module in model:
-                inner = getattr(module, "auto_model", None)
-                if inner is None or not hasattr(inner, "get_input_embeddings"):
-                    continue
-                if hasattr(module.tokenizer, "get_vocab"):
+                inner: Any = getattr(module, "auto_model", None)
+                if hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
                     check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
             _encoder(model).encode("a text")  # weights and tokenizer fit together
         return model

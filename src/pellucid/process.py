@@ -85,10 +85,7 @@ def ignored_warnings(category: type[Warning], message: str = "", module: str = "
     """Return a context in which warnings are not shown whose text and module begin with these regular expressions."""
 
     def change() -> Callable[[], object]:
-        patterns = [
-            re.compile(pattern, flags) if pattern else None for pattern, flags in ((message, re.I), (module, 0))
-        ]
-        item = ("ignore", patterns[0], category, patterns[1], 0)
+        item = ("ignore", re.compile(message, re.I), category, re.compile(module), 0)
         warnings.filters.insert(0, item)  # type: ignore[attr-defined]
 
         def undo() -> None:

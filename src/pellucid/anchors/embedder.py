@@ -286,13 +286,11 @@ class AnchorEmbedder(Embedder):
         """Return for each text its coverage and the spans that are not known."""
         return self.encoder.coverage_and_gaps(texts, role)
 
-    def _strongest(self, text: str, top_k: int) -> str:
+    def _strongest(self, text: str, top_k: int) -> list[str]:
         """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""
         coordinates = self.encode(text)
-        best = [j for j in np.argsort(-coordinates, kind="stable")[:top_k].tolist() if coordinates[j] > 0]
-        if not best:
-            return "nothing this model knows"
-        return "mostly about: " + ", ".join(f"{self._dimensions.names[j]} ({coordinates[j]:.2f})" for j in best)
+        best = np.argsort(-coordinates, kind="stable")[:top_k].tolist()
+        return [f"{self._dimensions.names[j]} ({coordinates[j]:.2f})" for j in best if coordinates[j] > 0]
 
     def decorrelate(self, strength: float = 0.75) -> Self:
         """Return a model whose anchors have less in common, so that it is closer to its encoder.
@@ -332,8 +330,7 @@ class AnchorEmbedder(Embedder):
         return faithful
 
     def _edited(self, edit: Edit) -> Self:
-        vectors = edit.mixing.applied(self.vectors.T).T.astype(np.float32)
-        return self._changed(vectors, edit.dimensions)
+        return self._changed(edit.mixing.applied(self.vectors.T).T.astype(np.float32), edit.dimensions)
 
     def _changed(self, vectors: Vectors, dimensions: Dimensions) -> Self:
         return self.from_parts(self.encoder, vectors, dimensions, encoder_name=self.encoder_name)

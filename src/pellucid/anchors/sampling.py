@@ -29,7 +29,6 @@ _MAX_COSINE = 0.9  # of an anchor to another
 _BLOCK_ROWS = 16_384  # converted to float32 at a time
 _MAX_FIT_ROWS = 131_072  # KMeans learns its centroids from so many candidates
 _N_NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
-_BROKEN = "row {} of the vectors holds NaN, infinity or numbers beyond 1e12; leave it out or encode it again"
 
 
 def choose_anchors(
@@ -148,8 +147,7 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     with importing("anchors", "scikit-learn"):
         from sklearn.cluster import MiniBatchKMeans
     _check_enough(n, len(vectors))
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.permutation(len(vectors))[:_MAX_FIT_ROWS])
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:_MAX_FIT_ROWS])
     sample = l2_normalize(vectors[drawn])
     model = MiniBatchKMeans(n, random_state=seed, n_init=1, batch_size=max(4096, 4 * n))
     centroids = l2_normalize(model.fit(sample).cluster_centers_)
@@ -208,7 +206,10 @@ def farthest_points(
     with FarthestPoints(rows, n) as search:
         broken = search.measure()
         if broken is not None:
-            raise InputError(_BROKEN.format(broken))
+            raise InputError(
+                f"row {broken} of the vectors holds NaN, infinity or numbers beyond 1e12; leave it out or encode it "
+                "again"
+            )
         for row in _first_points(start, n, search.inverse > 0, seed):
             search.take(row)
         while len(search.picks) < n:

@@ -401,9 +401,8 @@ class Embedder(EditableModel):
         Raises:
             InputError: an item is not a string, or the role is unknown.
         """
-        checked = check_texts([texts] if isinstance(texts, str) else texts)
-        coverages = self.coverage_and_gaps(checked, validate_role(role))
-        shares = np.array([coverage.share for coverage, _ in coverages], np.float32)
+        checked, role = check_texts([texts] if isinstance(texts, str) else texts), validate_role(role)
+        shares = np.array([coverage.share for coverage, _ in self.coverage_and_gaps(checked, role)], np.float32)
         return shares[0] if isinstance(texts, str) else shares
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
@@ -419,14 +418,13 @@ class Embedder(EditableModel):
         check_integer("top_k", top_k)
         validate_texts(text)
         coverage = self.coverage_and_gaps([text])[0][0]
-        strongest = self._strongest(text, top_k)
+        names = self._strongest(text, top_k)
+        strongest = f"mostly about: {', '.join(names)}" if names else "nothing this model knows"
         if not (coverage.known and coverage.is_low):
             return strongest
         return f"{strongest} (only {coverage.summary} known)"
 
-    def _strongest(self, text: str, top_k: int) -> str:
+    def _strongest(self, text: str, top_k: int) -> list[str]:
+        """Return the names of what `text` is mostly about, each with its share."""
         rows = self.explain(text).reasons(top_k)
-        if not rows:
-            return "nothing this model knows"
-        shares = (f"{row.share:.0%}" if row.share >= 0.01 else f"{row.share:.1%}" for row in rows)
-        return "mostly about: " + ", ".join(f"{row.name} ({share})" for row, share in zip(rows, shares))
+        return [f"{row.name} ({row.share:{'.0%' if row.share >= 0.01 else '.1%'}})" for row in rows]

@@ -85,14 +85,10 @@ def check_same(what: str, now: Any, before: Any, hint: str, error: type[Pellucid
 def record_model(record: dict[str, Any], model: Any, folder: Path) -> None:
     """Note in the `record` of a run which model it uses, after checking that it was begun with the same one."""
     model_fingerprint = fingerprint(model)
-    hint = "Give the one that it was begun with, or another folder"
     check_same(
-        f"{model!r}, for the embeddings in {folder},",
-        model_fingerprint,
-        record.setdefault("model", model_fingerprint),
-        hint,
-        InputError,
-    )
+        f"{model!r}, for the embeddings in {folder},", model_fingerprint, record.setdefault("model", model_fingerprint),
+        "Give the one that it was begun with, or another folder", InputError,
+    )  # fmt: skip
 
 
 class _Checksum:

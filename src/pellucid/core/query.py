@@ -20,9 +20,6 @@ from pellucid.text.words import Coverage, Span
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-StoredRow = Any
-"""A row at length 1 as an index stores it: float32 [dimension], or CSR [1, dimension]."""
-
 SpanFinder = Callable[[int], tuple[Span, ...]]
 """From the number of a dimension to where it stands in a text."""
 
@@ -105,8 +102,8 @@ class Query:
         return self.model._encode_each([self.text], [self.role])[0]
 
     @cached_property
-    def unit(self) -> StoredRow:
-        """`vector` as an index stores it, so that the product with another one is their similarity."""
+    def unit(self) -> Any:
+        """`vector` at length 1 as an index stores it; the product with another one is their similarity."""
         row = self.model.similarity_rows(self.vector)
         return row if hasattr(row, "tocsr") else row[0]
 

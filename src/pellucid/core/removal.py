@@ -44,9 +44,6 @@ MAX_VARIANTS = 2 * N_ORDER_PAIRS * (MAX_PLAYERS - 1) + 1
 
 EMPTY_PASSAGE = "the score of an empty passage"
 
-Players = list[tuple[Span, ...]]
-"""What is left out of a text, each with the words that it holds, by where they stand."""
-
 
 class Coalitions(NamedTuple):
     """The sets of players whose values are needed, and how Shapley values follow from them."""
@@ -90,7 +87,7 @@ def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> C
     return Coalitions(members, weights)
 
 
-def players_of(text: str, words: Sequence[Span], max_players: int = MAX_PLAYERS) -> Players:
+def players_of(text: str, words: Sequence[Span], max_players: int = MAX_PLAYERS) -> list[tuple[Span, ...]]:
     """Return what is left out of a text: its words, or where they are too many phrases, sentences, or runs of these.
 
     Args:

@@ -274,9 +274,8 @@ class MtebEncoder:
         Returns:
             One row a text.
         """
-        texts = [text for batch in inputs for text in batch["text"]]
         rows = self.model.encode(
-            texts,
+            [text for batch in inputs for text in batch["text"]],
             prompt_name=getattr(prompt_type, "value", prompt_type),
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,

@@ -17,7 +17,7 @@ import hashlib
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -268,12 +268,10 @@ def read_sts(task: LocalTask) -> ScoredPairs:
     """
     path = task.files()[0]
     table = read_table(path, ["sentence1", "sentence2", "score"])
-    scores = np.empty(len(table["score"]))
+    scores = np.full(len(table["score"]), np.nan)
     for index, cell in enumerate(table["score"]):
-        try:
+        with suppress(ValueError):
             scores[index] = float(cell)
-        except ValueError:
-            scores[index] = np.nan
         if not np.isfinite(scores[index]):
             raise InputError(f"{path}, line {index + 2}: the score {cell!r:.40} is not a finite number")
     if scores.min() == scores.max():

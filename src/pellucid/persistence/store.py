@@ -278,11 +278,9 @@ def _remove_parts(path: Path) -> None:
     for part in [entry for entry in path.parent.iterdir() if left_by.fullmatch(entry.name)]:
         if (part / PREVIOUS_NAME).is_dir() and not path.exists():
             os.replace(part / PREVIOUS_NAME, path)
-        if part.is_dir() and not part.is_symlink():
-            shutil.rmtree(part, ignore_errors=True)
-        else:
-            with suppress(OSError):  # another user's, say
-                part.unlink()
+        shutil.rmtree(part, ignore_errors=True)  # of a file or link it does nothing
+        with suppress(OSError):  # another user's, say
+            part.unlink()
 
 
 def _replaceable(path: Path) -> set[str]:
@@ -361,8 +359,8 @@ def _exchange(first: Path, second: Path) -> bool:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError, TypeError):  # a C library without it, or another system
         return False
-    paths = (ctypes.c_int(_AT_FDCWD), os.fsencode(first), ctypes.c_int(_AT_FDCWD), os.fsencode(second))
-    return bool(renameat2(*paths, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
+    here = ctypes.c_int(_AT_FDCWD)
+    return bool(renameat2(here, os.fsencode(first), here, os.fsencode(second), ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
 
 
 def flush_to_disk(path: Path) -> None:
@@ -402,7 +400,7 @@ def _replace_patiently(source: Path, path: Path) -> None:
     end = time.monotonic() + MAX_REPLACE_S
     while True:
         try:
-            os.replace(source, path)
+            return os.replace(source, path)
         except PermissionError as error:
             if time.monotonic() < end:
                 time.sleep(0.01)
@@ -412,15 +410,14 @@ def _replace_patiently(source: Path, path: Path) -> None:
                 f"cannot replace {path}: {error.strerror or error}. Nothing that was there is changed; close the "
                 "programs that have it open, or check its permissions",
             ) from error
-        return
 
 
 def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """Return the bytes of a regular file (links are followed) of at most `max_bytes`."""
     path = Path(path)
     with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        content: bytes = file.read(min(size, max_bytes) + 1)  # it allocates as much as is asked for
+        # It allocates as much as is asked for.
+        content: bytes = file.read(min(os.fstat(file.fileno()).st_size, max_bytes) + 1)
     if len(content) > max_bytes:
         raise ModelFolderError(f"{path} is larger than the {max_bytes:,} bytes such a file may have")
     return content

@@ -200,8 +200,7 @@ def check_folder(folder: Path) -> None:
         names = set(map(str, files.values())) if isinstance(files, dict) else {""}
         wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
         if wrong or not names:
-            named = wrong[0] if wrong else "no file"
-            raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
+            raise ModelFolderError(f"{folder / _INDEX} names {[*wrong, 'no file'][0]!r:.80}, which is not beside it")
     if (folder / TOKENIZER).exists():
         check_tokenizer(read_json(folder / TOKENIZER, max_bytes=MAX_TOKENIZER), folder / TOKENIZER)
     if (folder / "config.json").exists():
