@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
+from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.words import fit_words
-from pellucid.persistence.store import writing
+from pellucid.persistence.store import read_json, write_json, writing
 from pellucid.static.embedder import StaticEmbedder
 
 ENGLISH, PAIRS = 4_000, 400  # sentences; pairs of each language
@@ -62,6 +63,10 @@ def main() -> None:
     reasons = fit_words(encoder, sentences, table=table)
     reasons.arrays = {name: array.astype(np.float16) for name, array in reasons.arrays.items()}
     reasons.save_pretrained(options.output / "minilm")
+    path = options.output / "minilm" / "config.json"
+    config = read_json(path)
+    config["pellucid"]["probes"] = fingerprint(pellucid.load(encoder.encode))["functions"][0]  # for the same in int8
+    write_json(path, config)
     print(reasons.fit)
 
 

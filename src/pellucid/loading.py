@@ -33,6 +33,7 @@ FAMILIES = {
     "lexicon": "lexicon.embedder.LexiconEmbedder",
     "static-lexicon": "lexicon.static.StaticLexiconEmbedder",
     "keytokens": "keytokens.embedder.KeyTokenEmbedder",
+    "encoder": "dense.embedder.EncoderEmbedder",
     "ensemble": "ensemble.embedder.EnsembleEmbedder",
 }
 """Family, and its class with the file it is in: a new family is its package and one line here, a name, no import."""
@@ -41,7 +42,7 @@ FAMILIES = {
 SPARSE_ENCODER = "SparseEncoder"
 
 
-def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embedder:
+def load(model: Any, *, allow_outside: bool = False, fit: bool = False, backend: str = "torch") -> Embedder:
     """Return a model of any family, opened where it is given by name; the one place that makes models of other things.
 
     Args:
@@ -54,12 +55,14 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
         fit: call a function with some thousand sentences when its reasons are first needed, to fit them. Without it
             `explain` says what else there is.
+        backend: what computes a folder or hub id of sentence-transformers: "torch", or "onnx" for the ONNX file in it,
+            without torch.
 
     Returns:
         The model, of the class that its `config.json` names; an `EncoderEmbedder` for anything else.
 
     Raises:
-        InputError: what is given is none of these.
+        InputError: what is given is none of these, or the backend is unknown.
         ModelFolderError: nothing is there, or what is there is broken, too new, or no model; or it names something
             elsewhere, and that is not allowed.
         MissingExtraError: sentence-transformers, or SciPy for a sparse family, is needed and not installed.
@@ -68,9 +71,15 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
         return model
     if not isinstance(model, (str, os.PathLike)):
         return _encoder(model, "words", fit=fit)
+    if backend not in ("torch", "onnx"):
+        raise InputError(f"backend is {shown(backend)}; it must be torch or onnx")
     model = resolve_name(model)
     with allow_external(allow_outside):
         if is_stock(model):
+            if backend == "onnx":
+                from pellucid.dense.onnx import HUB_FILES, OnnxEncoder
+
+                return _encoder(OnnxEncoder(locate(model, HUB_FILES)), "words")
             folder = Path(model).absolute()
             config = folder / "config_sentence_transformers.json"
             is_sparse = config.is_file() and read_json(config).get("model_type") == SPARSE_ENCODER

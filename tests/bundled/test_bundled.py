@@ -174,12 +174,12 @@ def test_the_readme_s_figures_on_negation(static_en):
     assert lost.min() > 0 and said in text and f"add up to less than 0 in only {below}." in text
 
 
-def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_sixty_four():
+def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_ninety():
     sizes = {}
     for name in (*bundled_models(), "reasons"):
         folder = Path(pellucid.__file__).parent / "bundled" / name
         sizes[name] = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    assert sizes and max(sizes.values()) <= 30_000_000 and sum(sizes.values()) <= 64_000_000, sizes
+    assert sizes and max(sizes.values()) <= 30_000_000 and sum(sizes.values()) <= 90_000_000, sizes
 
 
 @pytest.mark.full

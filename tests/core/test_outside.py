@@ -85,7 +85,7 @@ def test_a_bundled_name_opens_and_a_bundled_model_may_name_the_hub(fruit, tmp_pa
     model = pellucid.load("anchors-en-200")
     model.save_pretrained(tmp_path / "m")
     pellucid.load(tmp_path / "m")
-    assert model_folder.resolve_reference(model_folder.locate("anchors-minilm-500"), HUB) == HUB
+    assert model_folder.resolve_reference(model_folder.locate("lexicon-minilm"), HUB) == HUB
 
 
 def test_what_is_in_the_hubs_cache_opens_without_asking(fruit, tmp_path):

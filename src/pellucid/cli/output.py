@@ -192,9 +192,9 @@ def model_summary(name: str) -> dict[str, Any]:
     config = read_config(folder)
     source = config.get("encoder") or config.get("backbone")
     fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
-    family_needs = {"static": "nothing more", "static-lexicon": "pellucid[sparse]"}
-    needs = "nothing more" if source in bundled_models() else f"pellucid[torch]{fetched}"
-    summary["needs"] = family_needs.get(config["family"], needs)
+    family_needs = {"static": "nothing more", "static-lexicon": "pellucid[sparse]", "encoder": "pellucid[onnx]"}
+    family = read_config(locate(source))["family"] if source in bundled_models() else config["family"]
+    summary["needs"] = family_needs.get(family, f"pellucid[torch]{fetched}")
     summary |= {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return summary | {"megabytes": round(size / 1e6, 1), "card": str(card)}

@@ -42,6 +42,7 @@ PROBES = (
 _N_DIRECTIONS = 32  # whose products with the vector of a probe are written down
 _TOLERANCE = 2e-3  # of such a product: other machines and batches round differently
 _MIN_SAME_COSINE = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
+_MIN_CLOSE_COSINE = 0.999  # of the vectors of two models for which the same reasons hold, the mean of the probes
 IGNORED_SETTINGS = set(
     "architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split()
 )
@@ -68,6 +69,22 @@ def same_model(first: Any, second: Any) -> bool:
             for function1, function2 in zip(first["functions"], second["functions"], strict=True)
         )
     except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
+        return False
+
+
+def same_vectors(first: Mapping[str, Any], known: Any) -> bool:
+    """Whether a model known by its vectors gives nearly those of another, such as the same weights in int8.
+
+    Args:
+        first: the model's fingerprint.
+        known: what is among the "functions" in the other's, if that were known by its vectors.
+    """
+    try:
+        (found,) = first["functions"]
+        pairs = zip(np.array(found["probes"]), np.array(known["probes"]), strict=True)
+        is_close = float(np.mean([_cosine(*pair) for pair in pairs])) >= _MIN_CLOSE_COSINE
+        return is_close and found["dimension"] == known["dimension"]
+    except (KeyError, TypeError, ValueError):  # known otherwise, or not what `fingerprint` gave
         return False
 
 

@@ -1,4 +1,4 @@
-"""Any encoder as an `Embedder`: a SentenceTransformer, or a function from a list of texts to one vector each.
+"""Any encoder as an `Embedder`: a SentenceTransformer, one without torch, or a function from texts to vectors.
 
 `pellucid.load` makes one, so that the modules above know only `Embedder`. The vectors are the encoder's own, and are
 checked. Its dimensions have no names; how its scores are taken apart all the same is in `reasons.py`.
@@ -7,6 +7,7 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +17,7 @@ from pellucid.core.arrays import MISSING_TEXT, Role, to_2d_array, validate_texts
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Query
 from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
+from pellucid.dense.onnx import OnnxEncoder
 from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
 from pellucid.dense.sentences import SentenceReasons
 from pellucid.dense.tokenized import TokenizedText, read_texts
@@ -117,7 +119,7 @@ class EncoderEmbedder(Embedder):
     def _needs_fit(self) -> bool:
         """Whether the reasons are to be fitted to a function that may not be called for it."""
         fits = self._reasons == WordReasons.kind and self._words is None
-        return fits and not self._fit and not self.is_sentence_transformer
+        return fits and not self._fit and self.is_function
 
     def _check_fit(self) -> None:
         """Check that no function would have to be called to fit the reasons."""
@@ -146,7 +148,7 @@ class EncoderEmbedder(Embedder):
     def _mean_vector(self) -> Floats:
         """Return the mean vector of texts: that of word reasons where there are any, else of some hundred sentences."""
         if "mean" not in self._shared:
-            words = self._words_at_hand() or (stored_words(self) if self.is_sentence_transformer else None)
+            words = self._words_at_hand() or (None if self.is_function else stored_words(self))
             if words is None:
                 texts, _ = open_texts(self)
                 rows = unit_vectors(self, texts[:: max(1, len(texts) // _N_AVERAGED)])
@@ -234,6 +236,11 @@ class EncoderEmbedder(Embedder):
         return self.explain_queries(*(EncoderQuery(self, *arguments) for arguments in zip(texts, roles, rows)))
 
     @property
+    def is_function(self) -> bool:
+        """Whether the encoder is a function from texts to vectors, of which nothing else is known."""
+        return not hasattr(self.model, "default_prompt_name")
+
+    @property
     def is_sentence_transformer(self) -> bool:
         """Whether the encoder is a SentenceTransformer; that library is not imported."""
         return any(kind.__module__.startswith("sentence_transformers") for kind in type(self.model).__mro__)
@@ -253,11 +260,11 @@ class EncoderEmbedder(Embedder):
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         if not texts:
             return np.zeros((0, self.get_embedding_dimension()), np.float32)
-        if self.is_sentence_transformer:
-            rows = self._encode_by_turns(texts, role, batch_size, show_progress_bar)
-        else:
+        if self.is_function:
             function = getattr(self.model, f"encode_{role}", self.model) if role else self.model
             rows = checked_vectors(function(texts), texts, self.name, self._dimension)
+        else:
+            rows = self._encode_by_turns(texts, role, batch_size, show_progress_bar)
         self._dimension = rows.shape[1]
         self._check_similarity(rows)
         return rows
@@ -276,9 +283,10 @@ class EncoderEmbedder(Embedder):
             )
 
     def _encode_by_turns(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
-        """Encode with a SentenceTransformer a batch at a time, between which other threads may use it.
+        """Encode a batch at a time, between which other threads may use it.
 
-        The batches are those that it makes of all the texts: of texts of nearly the same length, the longest first.
+        The batches are those that a SentenceTransformer makes of all the texts: of nearly the same length, the longest
+        first.
         """
         method, lock = getattr(self.model, f"encode_{role}" if role else "encode"), lock_of(self.model)
         order = np.argsort([-len(text) for text in texts]).tolist() if len(texts) > batch_size else range(len(texts))
@@ -315,13 +323,13 @@ class EncoderEmbedder(Embedder):
 
     @property
     def tokenizer(self) -> Any:
-        """The SentenceTransformer's; a function has none."""
-        return self.model.tokenizer if self.is_sentence_transformer else super().tokenizer
+        """The encoder's; a function has none."""
+        return super().tokenizer if self.is_function else self.model.tokenizer
 
     @property
     def prompts(self) -> dict[str, str]:
-        """The SentenceTransformer's; a function's are not known."""
-        return dict(self.model.prompts) if self.is_sentence_transformer else {}
+        """The encoder's; a function's are not known."""
+        return {} if self.is_function else dict(self.model.prompts)
 
     @property
     def max_seq_length(self) -> float | None:
@@ -331,7 +339,7 @@ class EncoderEmbedder(Embedder):
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         default = getattr(self.model, "default_prompt_name", None)
-        if self.is_sentence_transformer and default is not None:
+        if not self.is_function and default is not None:
             raise InputError(
                 f"prompt is {shown(prompt)}, and the encoder puts its own before every text; set its "
                 f"default_prompt_name, {shown(default)}, to None"
@@ -339,8 +347,8 @@ class EncoderEmbedder(Embedder):
         return super()._prompted(texts, prompt)
 
     def tokenized(self, texts: list[str], role: Role) -> list[TokenizedText]:
-        """Return texts as a SentenceTransformer's tokenizer reads them; a function is taken to read all."""
-        if not self.is_sentence_transformer:
+        """Return texts as the encoder's tokenizer reads them; a function is taken to read all."""
+        if self.is_function:
             return [TokenizedText(text, len(text)) for text in texts]
         return read_texts(self.model, texts, role)
 
@@ -369,11 +377,11 @@ class EncoderEmbedder(Embedder):
         return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]
 
     def identity(self) -> Any:
-        """Return the SentenceTransformer; None for a function, whose fingerprint is of its vectors."""
+        """Return the SentenceTransformer; None for others, which are known by their vectors, whatever computes them."""
         return self.model if self.is_sentence_transformer else None
 
     def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
-        """Write a SentenceTransformer to folder `path` as its own library does, whole or not at all.
+        """Write a SentenceTransformer to folder `path` as its own library does, whole or not at all; or an ONNX file.
 
         Word reasons that were fitted to it are written into the folder's folder `reasons`. That library ignores it; the
         model that `pellucid.load` opens has them.
@@ -386,6 +394,8 @@ class EncoderEmbedder(Embedder):
             InputError: it is a function, which no folder can hold.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
+        if isinstance(self.model, OnnxEncoder):
+            return self._save(path)
         if not self.is_sentence_transformer:
             raise InputError(
                 f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"
@@ -395,16 +405,32 @@ class EncoderEmbedder(Embedder):
             with WITHOUT_BARS:
                 self.model.save_pretrained(str(folder), create_model_card=create_model_card)
             check_folder(folder)  # what is refused when it is read is not written
-            words = self._words_at_hand()
-            if words is not None and not words.is_ready_made:
-                words.save_pretrained(folder / "reasons")
+            self._write_words(folder)
+
+    def _write(self, folder: Path) -> Mapping[str, Any]:
+        self.model.save_pretrained(folder)
+        self._write_words(folder)
+        return {"dimension": self.get_embedding_dimension()}
+
+    def _write_words(self, folder: Path) -> None:
+        """Write word reasons that were fitted to this encoder."""
+        words = self._words_at_hand()
+        if words is not None and not words.is_ready_made:
+            words.save_pretrained(folder / "reasons")
+
+    @classmethod
+    def _read(cls, folder: Path, config: Mapping[str, Any]) -> Self:
+        has_words = (folder / "reasons" / "config.json").is_file()
+        return cls(OnnxEncoder(folder), folder / "reasons" if has_words else WordReasons.kind)
 
 
 def opened_with(model: Embedder) -> str:
     """Return what opens a copy of `model`: `PELLUCID`, `SENTENCE_TRANSFORMERS`, or `FUNCTION` for no copy."""
     if not isinstance(model, EncoderEmbedder):
         return PELLUCID
-    return SENTENCE_TRANSFORMERS if model.is_sentence_transformer else FUNCTION
+    if model.is_function:
+        return FUNCTION
+    return SENTENCE_TRANSFORMERS if model.is_sentence_transformer else PELLUCID
 
 
 def save_copy(model: Embedder, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What the tokenizer of a SentenceTransformer makes of a text: where it is cut, and which words have no token.
+"""What the tokenizer of an encoder makes of a text: where it is cut, and which words have no token.
 
 The tokenizer is only read. Its methods in transformers switch truncation and padding on and off, which breaks what
 another thread tokenizes with it at that moment.
@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from pellucid.core.arrays import Role
 from pellucid.errors import without_panic
@@ -69,16 +70,24 @@ class TokenizedText(NamedTuple):
         return Coverage.from_words(n_known, len(words), partly), tuple(unknown)
 
 
+def prompt_of(model: Any, role: Role) -> str:
+    """Return what an encoder puts before texts in a role."""
+    names = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
+    return model.prompts.get(next(names, model.default_prompt_name)) or ""
+
+
 def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-    """Return texts as a SentenceTransformer reads them; in full where it has no fast tokenizer."""
+    """Return texts as a SentenceTransformer or an `OnnxEncoder` reads them; in full without a fast tokenizer."""
     tokenizer: Any = getattr(model, "tokenizer", None)
     longest = getattr(model, "max_seq_length", None)
-    if not getattr(tokenizer, "is_fast", False):
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    named = model if tokenizer is backend else tokenizer
+    if not isinstance(backend, Tokenizer) or not hasattr(named, "unk_token_id"):
         return [TokenizedText(text, len(text)) for text in texts]
-    prompts = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
-    prompt, backend = model.prompts.get(next(prompts, model.default_prompt_name)) or "", tokenizer.backend_tokenizer
-    room = longest - tokenizer.num_special_tokens_to_add() if isinstance(longest, int) else sys.maxsize
-    lowers, unk_token_id = getattr(model[0], "do_lower_case", False), tokenizer.unk_token_id
+    prompt = prompt_of(model, role)
+    room = longest - backend.num_special_tokens_to_add(False) if isinstance(longest, int) else sys.maxsize
+    lowers = getattr(model if named is model else model[0], "do_lower_case", False)
+    unk_token_id = named.unk_token_id
     tokenized: list[TokenizedText] = []
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]

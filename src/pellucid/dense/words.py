@@ -39,7 +39,7 @@ import numpy as np
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
-from pellucid.core.fingerprint import PROBES, check_same, fingerprint, same_model
+from pellucid.core.fingerprint import PROBES, check_same, fingerprint, same_model, same_vectors
 from pellucid.core.query import Floats
 from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, form_directions, unit_vectors
@@ -436,7 +436,8 @@ def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -
             config = read_config(folder)
         except ModelFolderError:  # of a newer version, or being written
             continue
-        if not same_model(identity, config.get("encoder")):
+        known = config.get("encoder")
+        if not same_model(identity, known) and not same_vectors(identity, config.get("probes")):
             continue
         try:
             ready = WordReasons._read(folder, check_family(folder, "reasons"), encoder)

@@ -15,7 +15,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -45,7 +45,7 @@ _OWNED_NAME = re.compile(  # of models on the hub whose owner is sentence-transf
     r"|(?:gtr|sentence)-t5-(?:base|large|xl|xxl)|average_word_embeddings_\w[\w.]*|use-cmlm-multilingual|LaBSE",
     re.IGNORECASE,
 )
-_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md", "encoder.onnx"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
 _MAX_CHECKED_BYTES = 4 << 20  # the files of a model that has no more are compared with their checksums at opening
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
@@ -179,8 +179,8 @@ def bundled_models() -> list[str]:
         raise reading_error(_BUNDLED, error) from error
 
 
-def locate(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the local folder or text file of a name, path or hub id, downloading where needed."""
+def locate(name_or_path: str | os.PathLike[str], files: Sequence[str] = _HUB_FILES) -> Path:
+    """Return the local folder or text file of a name, path or hub id, downloading such files where needed."""
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
     name_or_path = resolve_name(name_or_path)
@@ -198,7 +198,7 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
 
     with _hub_explained(text):
         # data, never code
-        return Path(snapshot_download(text, allow_patterns=_HUB_FILES, local_files_only=hub_has_no_address()))
+        return Path(snapshot_download(text, allow_patterns=list(files), local_files_only=hub_has_no_address()))
 
 
 def hub_has_no_address() -> bool:

