@@ -15,8 +15,8 @@ and then weights give on the training queries of SciFact. Other models have thei
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
 the same rounds, one after the other. A difference is of the same queries, with the 95 % interval of its mean over the
-sets (bootstrap over the queries of each). --models chooses what is measured; those with a transformer (in bfloat16)
-need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its folder or name.
+sets (bootstrap over the queries of each). --models chooses what is measured; those with a transformer (in
+bfloat16, but for the bundled minilm) need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its folder or name.
 potion-base-8M needs --potion, the folder of its table (papers/swe/static_peers.py says where it is to be had).
 --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --examples prints what docs/search.md shows of the default index of SciFact: its evaluation and tuning.
@@ -65,7 +65,7 @@ from pellucid.text.tables import read_texts
 SETS = ("SciFact", "npl", "cisi", "cranfield")
 WORDLLAMA, POTION = "WordLlama", "potion-base-8M"
 MODELS = ("static-en", "anchors-en-500", "lexicon-en", WORDLLAMA)
-TRANSFORMERS = ("MiniLM", "lexicon-minilm", "MiniLM as key tokens", "mpnet")
+TRANSFORMERS = ("MiniLM", "minilm", "lexicon-minilm", "MiniLM as key tokens", "mpnet")
 STATIC_PEERS, STATIC_WEIGHT = (WORDLLAMA, POTION), 0.3
 """Models that are opened as functions and get the weight that our static ones have."""
 
@@ -73,6 +73,8 @@ BM25_ALONE, DEFAULT = "BM25 alone", "BM25 + static-en (default)"
 MORE_DIFFERENCES = [
     (BM25_ALONE, "bm25s, PyStemmer, `en_plus`"),
     ("BM25 + MiniLM", DEFAULT),
+    ("BM25 + minilm", DEFAULT),
+    ("BM25 + minilm", "BM25 + MiniLM"),
     ("BM25 + mpnet", DEFAULT),
     ("BM25 + mpnet", "BM25 + MiniLM"),
     (f"BM25 + {POTION}", f"BM25 + {WORDLLAMA}"),
@@ -106,6 +108,7 @@ def families(arguments: argparse.Namespace) -> dict[str, Any]:
         WORDLLAMA: lambda: static_peer("wordllama"),
         POTION: lambda: static_peer(f"model2vec:{arguments.potion}"),
         "MiniLM": lambda: transformer(minilm_path(), "all-MiniLM-L6-v2 in bfloat16", kept),
+        "minilm": lambda: keeping(pellucid.load("minilm"), "minilm", kept),
         "lexicon-minilm": lambda: lexicon(kept),
         "MiniLM as key tokens": lambda: key_tokens(kept),
         "mpnet": lambda: transformer(arguments.mpnet, "all-mpnet-base-v2 bfloat16", kept),
