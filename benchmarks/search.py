@@ -15,8 +15,9 @@ and then weights give on the training queries of SciFact. Other models have thei
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
 the same rounds, one after the other. A difference is of the same queries, with the 95 % interval of its mean over the
-sets (bootstrap over the queries of each). --models chooses what is measured; those with a transformer (in
-bfloat16, but for the bundled minilm) need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its folder or name.
+sets (bootstrap over the queries of each). --models chooses what is measured; those with a transformer (all in
+bfloat16 but minilm) need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its
+folder or name.
 potion-base-8M needs --potion, the folder of its table (papers/swe/static_peers.py says where it is to be had).
 --peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
 --examples prints what docs/search.md shows of the default index of SciFact: its evaluation and tuning.

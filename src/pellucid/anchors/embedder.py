@@ -42,6 +42,7 @@ from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same
 from pellucid.core.mixing import finite
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, save_copy
+from pellucid.dense.onnx import FILE as ONNX_FILE
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, check_number, warn
 from pellucid.loading import load
@@ -198,7 +199,7 @@ class AnchorEmbedder(Embedder):
     def _write(self, folder: Path, encoder_name: str = "") -> dict[str, Any]:
         rows, columns = self.vectors.shape
         encoder = encoder_name or save_copy(self.encoder, folder / _ENCODER)
-        is_stock = (folder / _ENCODER / _MODULES).exists()
+        is_stock = (folder / _ENCODER / _MODULES).exists() and not (folder / _ENCODER / ONNX_FILE).exists()
         if is_stock:
             _write_modules(folder)
         elif encoder == PELLUCID:
