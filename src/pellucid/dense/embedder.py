@@ -437,6 +437,6 @@ def save_copy(model: Embedder, folder: Path) -> str:
     """Write a copy of a model that is within another one, unless it is a function; return what opens it."""
     if not isinstance(model, EncoderEmbedder):
         model.save_pretrained(folder)
-    elif model.is_sentence_transformer:
+    elif not model.is_function:
         model.save_pretrained(folder, create_model_card=False)
     return opened_with(model)
