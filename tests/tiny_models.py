@@ -227,11 +227,11 @@ def tiny_transformer(folder, *, normalize):
     return sentence_transformers.SentenceTransformer(modules=parts, prompts=prompts, device="cpu")
 
 
-def tiny_sparse_encoder(folder):
-    """Return a SPLADE of two layers with random weights."""
-    from sentence_transformers import SparseEncoder
+def tiny_sparse_encoder(folder, kind="SparseEncoder"):
+    """Return a SPLADE, or a model of another class of sentence-transformers, of two layers with random weights."""
+    import sentence_transformers
 
     tokenizer = word_piece()
     tiny_model("bert", len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return SparseEncoder(str(folder), device="cpu")
+    return getattr(sentence_transformers, kind)(str(folder), device="cpu")

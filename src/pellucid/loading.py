@@ -39,7 +39,11 @@ FAMILIES = {
 """Family, and its class with the file it is in: a new family is its package and one line here, a name, no import."""
 
 
-SPARSE_ENCODER = "SparseEncoder"
+ENCODERS = {
+    "SparseEncoder": "dense.sparse_encoder.SparseEncoderEmbedder",
+    "MultiVectorEncoder": "dense.multi_vector.MultiVectorEmbedder",
+}
+"""The classes of sentence-transformers beside SentenceTransformer, and what reads each."""
 
 
 def load(model: Any, *, allow_outside: bool = False, fit: bool = False, backend: str = "torch") -> Embedder:
@@ -49,8 +53,9 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False, backend:
         model: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id ("owner/name",
             downloaded once and cached), a folder, hub id or name ("all-MiniLM-L6-v2") of
             sentence-transformers, or a text file of word vectors (.txt, .vec, also .gz or .xz). A string that looks
-            like a path is never looked up on the hub. Or something opened: a SentenceTransformer or SparseEncoder, a
-            callable from a list of texts to an array [texts, dimension], or a model of ours, which is given back.
+            like a path is never looked up on the hub. Or something opened: a SentenceTransformer, SparseEncoder or
+            MultiVectorEncoder, a callable from a list of texts to an array [texts, dimension], or a model of ours,
+            which is given back.
         allow_outside: open also what the folder names elsewhere: an encoder, part or backbone at another path of this
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
         fit: call a function with some thousand sentences when its reasons are first needed, to fit them. Without it
@@ -82,8 +87,8 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False, backend:
                 return _encoder(OnnxEncoder(locate(model, HUB_FILES)), "words")
             folder = Path(model).absolute()
             config = folder / "config_sentence_transformers.json"
-            is_sparse = config.is_file() and read_json(config).get("model_type") == SPARSE_ENCODER
-            encoder = open_sentence_transformer(model, SPARSE_ENCODER if is_sparse else "SentenceTransformer")
+            kind = str(read_json(config).get("model_type")) if config.is_file() else ""
+            encoder = open_sentence_transformer(model, kind if kind in ENCODERS else "SentenceTransformer")
             has_words = (folder / "reasons" / "config.json").is_file()
             return _encoder(encoder, folder / "reasons" if has_words else "words")
         path = locate(model)
@@ -93,17 +98,18 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False, backend:
                 f"{path} holds a model of family {family!r}; pellucid {VERSION} knows "
                 f"{', '.join(FAMILIES)}. A newer pellucid may open it"
             )
-        module, _, name = FAMILIES[family].rpartition(".")
-        embedder: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(path)
-        return embedder
+        return _class(FAMILIES[family]).from_pretrained(path)  # type: ignore[no-any-return]
+
+
+def _class(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"pellucid.{module}"), name)
 
 
 def _encoder(model: Any, reasons: Any = None, *, fit: bool = False) -> Embedder:
     """Return an encoder with its reasons; the other families do without the import."""
-    if getattr(model, "model_type", None) == SPARSE_ENCODER:
-        from pellucid.dense.sparse_encoder import SparseEncoderEmbedder
-
-        return SparseEncoderEmbedder(model)
+    if (kind := getattr(model, "model_type", None)) in ENCODERS:
+        return _class(ENCODERS[kind])(model)  # type: ignore[no-any-return]
     from pellucid.dense.embedder import EncoderEmbedder
 
     return EncoderEmbedder(model, reasons, fit=fit)

@@ -23,6 +23,7 @@ MODELS = {
     "dense": lambda folder: pellucid.load(tiny_transformer(folder, normalize=True)).with_reasons(None),
     "lexicon": lambda folder: tiny_lexicon(),
     "sparse encoder": lambda folder: pellucid.load(tiny_sparse_encoder(folder)),
+    "late interaction": lambda folder: pellucid.load(tiny_sparse_encoder(folder, "MultiVectorEncoder")),
 }
 
 
@@ -57,7 +58,7 @@ def test_scores_are_sums_of_rows_and_those_of_the_texts(part, query):
     if name != "bm25":
         model = index.snapshot().models[name].encoder
         queries, documents = model.encode_query([query]), model.encode_document([hit.text for hit in hits])
-        own = model.similarity(queries, queries).item() if model.similarity_fn_name == "dot" else 1.0
+        own = 1.0 if model.similarity_fn_name == "cosine" else model.similarity(queries, queries).item()
         scores = np.array([hit.score for hit in hits])
         assert scores * own == pytest.approx(model.similarity(queries, documents)[0], abs=1e-4)
 
@@ -86,3 +87,23 @@ def test_a_sparse_encoder_names_tokens_and_takes_vectors_as_they_are(tmp_path):
     assert pellucid.load(tmp_path / "index" / "models-1" / "tokens").family == "sparse-encoder"
     with pytest.raises(InputError, match="a mean of cosines"):
         EnsembleEmbedder([model, static_model()])
+
+
+def test_late_interaction_splits_over_the_words_of_the_query(tmp_path):
+    library_model = tiny_sparse_encoder(tmp_path / "model", "MultiVectorEncoder")
+    model, query, text = pellucid.load(library_model), "A man riding, medicine!", "the doctor gave medicine to a boy"
+    why = model.explain(query, text, role1="query", role2="document")
+    encoded = library_model.encode_query([query]), library_model.encode_document([text])
+    assert why.exact and why.score == pytest.approx(library_model.similarity(*encoded).item(), abs=1e-5)
+    word = next(row for row in why.rows if row.parts == ("medicine",))
+    assert [query[slice(*span)] for span in word.spans1] == ["medicine"] and word.name.startswith("medicine")
+    with Index.create(tmp_path / "index", {"late": model}, bm25=False) as index:
+        index.add([*TEXTS, text], ids=[*IDS, "own"], metadata=[{"n": n} for n in range(len(TEXTS) + 1)])
+        index.add(["a man"], ids=["own"])
+        index.delete(IDS[:20])  # more than half: the segment is written anew
+        assert index.verify() == [] and len(index) == len(TEXTS) - 19
+        assert index.search("a man", 1)[0].id == "own" and index.search("a man", 1)[0].score > 0.6
+        assert {hit.id for hit in index.search(query, where={"n": {"lt": 22}})} == {"d20", "d21"}
+        with pytest.raises(InputError, match="reasons are read from the texts"):
+            index.add(["x"], vectors={"late": [[1.0]]})
+    assert pellucid.load(tmp_path / "index" / "models-1" / "late").family == "multi-vector"

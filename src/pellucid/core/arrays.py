@@ -87,6 +87,11 @@ class EncodeOptions(NamedTuple):
         return tensor if is_one else list(tensor)
 
 
+TokenVectors = npt.NDArray[np.object_]
+"""The vectors of the tokens of some texts: of each text float32 [tokens, dimension]."""
+
+_BLOCK_TEXTS = 256  # whose products with a query are held at once
+
 PLAIN = EncodeOptions()
 
 
@@ -223,6 +228,28 @@ def cosines(first: Any, second: Any) -> npt.NDArray[np.float32]:
     """Return the cosines of all rows of two dense arrays, float32 [first, second]; those of zero rows are 0."""
     products: npt.NDArray[np.float32] = l2_normalize(first) @ l2_normalize(second).T
     return products
+
+
+def flattened(rows: TokenVectors) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Return the vectors of all tokens of some texts, float32 [tokens, dimension], and where each text's end."""
+    ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
+    return np.concatenate([*rows]) if len(rows) else np.zeros((0, 0), np.float32), ends
+
+
+def largest_products(
+    query: npt.NDArray[np.float32], vectors: npt.NDArray[np.float32], ends: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Return for each text the largest product of each vector of a query with one of its, float32 [texts, query].
+
+    `vectors` are those of all texts, and `ends` where each text's end; a text without vectors has 0.
+    """
+    largest, starts = np.zeros((len(ends), len(query)), np.float32), np.append(0, ends)[:-1]
+    for first in range(0, len(ends), _BLOCK_TEXTS):
+        block = first + np.flatnonzero(ends[first : first + _BLOCK_TEXTS] > starts[first : first + _BLOCK_TEXTS])
+        if len(block):
+            products = vectors[starts[block[0]] : ends[block[-1]]] @ query.T
+            largest[block] = np.maximum.reduceat(products, starts[block] - starts[block[0]])
+    return largest
 
 
 def vstack(blocks: list[Any]) -> Any:

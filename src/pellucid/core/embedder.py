@@ -139,8 +139,8 @@ class Embedder(EditableModel):
         vector = self._encode_each([texts[0]], [roles[0]])
 
         def score(shortened: list[str]) -> npt.NDArray[np.float64]:
-            cosines = self.similarity(self._encode_each(shortened, [roles[1]]), vector)
-            return np.asarray(cosines, np.float64).ravel()
+            similarities = self.similarity(vector, self._encode_each(shortened, [roles[1]]))
+            return np.asarray(similarities, np.float64).ravel()
 
         (own_score,) = score([texts[1]]).tolist()
         return fewest_removals(Passage(texts[1], self.known_word_spans(texts[1], roles[1]), own_score, score), below)

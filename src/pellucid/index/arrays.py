@@ -5,7 +5,8 @@ A segment is a safetensors file of these arrays, in the order of the documents' 
     documents   number, id (with a table of hashes to find one), title, text, metadata, and where passages end
     bm25        for each term the passages with it and how often, and the number of terms of each passage
     vectors     for each dense part a row a passage; of large segments also in 8 bits, with the error of each row
-    sparse      for each sparse part the coordinates of each passage, and for each dimension the passages that have it
+    rows        for each sparse part the coordinates of each passage; of late interaction the vectors of its tokens
+    sparse      for each dimension of a sparse part the passages that have it
     columns     for each field and kind of value of the metadata the documents and values, for conditions
 
 A folder may come from anyone, and a disk may fail: nothing is ever read outside of an array, and the error names the
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.arrays import vstack
+from pellucid.core.arrays import flattened, vstack
 from pellucid.errors import IndexFolderError, ModelFolderError
 from pellucid.index.documents import Document
 from pellucid.index.metadata import COLUMN_KINDS, COLUMNS_PER_FIELD, Fields, entries, timestamp
@@ -40,8 +41,8 @@ Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""
 
 DocumentRows = Any
-"""The rows of passages in one part, zeros where there is none: float32 [passages, dimension], a CSR matrix, or
-`TermCounts` of BM25."""
+"""The rows of passages in one part, zeros where there is none: float32 [passages, dimension], a CSR matrix,
+`TokenVectors`, or `TermCounts` of BM25."""
 
 STRINGS = ("id", "title", "text", "metadata")
 """What a document has of strings."""
@@ -50,6 +51,7 @@ _TYPES = {
     "numbers": "i8", "passages": "i8", "cuts": "i8", "id.hash": "i8", "id.order": "i8", "words.times": "f8",
     "bm25.lengths": "i4", "bm25.values": "i4", "column.values": "f8", "vectors": "f4", "high": "u1", "low": "u1",
     "scales": "f4", "errors": "f4", "sparse.values": "f4", "rows.indices": "i8", "rows.values": "f4",
+    "rows.vectors": "f4",
 }  # fmt: skip
 _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
 
@@ -189,36 +191,54 @@ def n_bytes(rows: DocumentRows) -> int:
     """Return what rows take of the memory, about."""
     if isinstance(rows, TermCounts):
         return sum(array.nbytes for array in rows[1:])
-    return int(rows.nbytes if isinstance(rows, np.ndarray) else 12 * rows.nnz)  # of 4 and 8 bytes
+    if not isinstance(rows, np.ndarray):
+        return int(12 * rows.nnz)  # of 4 and 8 bytes
+    return sum(map(n_bytes, rows)) if rows.dtype == object else rows.nbytes
 
 
-def largest_sizes(rows: DocumentRows) -> npt.NDArray[Any]:
-    """Return the size of the largest number of each row, [passages]."""
-    largest = abs(rows).max(axis=1)
-    return largest.toarray().ravel() if hasattr(largest, "toarray") else np.asarray(largest)
+def stored_numbers(rows: DocumentRows) -> npt.NDArray[Any]:
+    """Return the numbers of the rows of a model, in one array."""
+    if isinstance(rows, np.ndarray):
+        return flattened(rows)[0] if rows.dtype == object else rows
+    return rows.data  # type: ignore[no-any-return]
 
 
 def _row_arrays(part: str, rows: DocumentRows) -> Tensors:
     """Return the arrays of the rows of a part."""
     if isinstance(rows, TermCounts):
         return _inverted_counts(rows)
-    if isinstance(rows, np.ndarray):
-        return _dense(part, rows)
-    return _coordinates(
-        part, np.diff(rows.indptr).astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float32)
-    )
+    if not isinstance(rows, np.ndarray):
+        sizes, indices, values = np.diff(rows.indptr), rows.indices.astype(np.int64), rows.data.astype(np.float32)
+        forward: Tensors = {"ends": np.cumsum(sizes, dtype=np.int64), "indices": indices, "values": values}
+        lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sizes)), sizes), values)
+        return {f"rows:{part}.{name}": array for name, array in forward.items()} | lists
+    if rows.dtype == object:
+        vectors, ends = flattened(rows)
+        return {f"rows:{part}.vectors": vectors, f"rows:{part}.ends": ends}
+    return _dense(part, rows)
 
 
-def read_rows(tensors: Tensors, part: str, dimension: int, passages: Integers) -> DocumentRows:
-    """Return the stored rows of some passages in a model's part."""
+def read_rows(tensors: Tensors, part: str, passages: Integers, dimension: int | None = None) -> DocumentRows:
+    """Return the stored rows of some passages in a model's part, which must be of a dimension where one is given."""
     if f"vectors:{part}" in tensors:
-        return tensors[f"vectors:{part}"][passages]
+        return _check_dimension(tensors[f"vectors:{part}"], dimension)[passages]
+    positions, sizes = items_at(tensors[f"rows:{part}.ends"], passages)
+    if f"rows:{part}.vectors" in tensors:
+        vectors = _check_dimension(tensors[f"rows:{part}.vectors"], dimension)[positions]
+        return np.fromiter(np.split(vectors, sizes.cumsum()), np.object_, len(passages))
     from scipy.sparse import csr_matrix
 
-    sizes, indices, values = _stored_coordinates(tensors, part, passages)
+    dimension = np.iinfo(np.int32).max if dimension is None else dimension
+    indices, values = (tensors[f"rows:{part}.{kind}"][positions] for kind in ("indices", "values"))
     if len(indices) and not 0 <= indices.min() <= indices.max() < dimension:
         raise ValueError(f"a row of {part!r:.60} has a number outside its {dimension:,} dimensions")
     return csr_matrix((values, indices, np.append(0, sizes.cumsum())), (len(passages), dimension))
+
+
+def _check_dimension(vectors: Floats, dimension: int | None) -> Floats:
+    if dimension not in (None, vectors.shape[1]):
+        raise ValueError(f"its vectors have {vectors.shape[1]} numbers, and those of the model {dimension}")
+    return vectors
 
 
 def items_at(ends: Integers, rows: Integers) -> tuple[Integers, Integers]:
@@ -247,12 +267,9 @@ def merge_arrays(
         tensors["bm25.lengths"] = np.concatenate([t["bm25.lengths"][rows] for t, rows in passages])
     for name in tensors_list[0]:
         kind, _, part = name.partition(":")
-        if kind == "vectors":
-            tensors |= _dense(part, np.concatenate([t[name][rows] for t, rows in passages]))
-        elif kind == "rows" and name.endswith(".ends"):
-            part = part.removesuffix(".ends")
-            coordinates = (_stored_coordinates(t, part, rows) for t, rows in passages)
-            tensors |= _coordinates(part, *map(np.concatenate, zip(*coordinates)))
+        if kind == "vectors" or (kind == "rows" and name.endswith(".ends")):
+            part = part.removesuffix(".ends") if kind == "rows" else part
+            tensors |= _row_arrays(part, joined_rows([read_rows(t, part, rows) for t, rows in passages]))
     return tensors | _merged_dictionary([Strings.of_kind(t, "words") for t in tensors_list], tensors)
 
 
@@ -294,19 +311,6 @@ def _dense(part: str, rows: Floats) -> Tensors:
             coarse.errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
         tensors |= {f"{kind}:{part}": array for kind, array in coarse._asdict().items()}
     return tensors
-
-
-def _coordinates(part: str, sizes: Integers, indices: Integers, values: Floats) -> Tensors:
-    """Return the coordinates of a sparse part, by passage and by dimension."""
-    forward: Tensors = {"ends": np.cumsum(sizes, dtype=np.int64), "indices": indices, "values": values}
-    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sizes)), sizes), values)
-    return {f"rows:{part}.{name}": array for name, array in forward.items()} | lists
-
-
-def _stored_coordinates(tensors: Tensors, part: str, passages: Integers) -> tuple[Integers, Integers, Floats]:
-    """Return how many coordinates some passages have in a sparse part, their dimensions and values."""
-    positions, sizes = items_at(tensors[f"rows:{part}.ends"], passages)
-    return sizes, tensors[f"rows:{part}.indices"][positions], tensors[f"rows:{part}.values"][positions]
 
 
 def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
@@ -434,7 +438,8 @@ def _type_of(name: str) -> str:
 def check_arrays(tensors: Tensors) -> None:
     """Check that arrays fit together, so that nothing is read at a wrong place; numbers are not looked at."""
     for name, tensor in tensors.items():
-        dimensions = 2 if name.startswith(("vectors:", "high:", "low:")) else 1
+        is_matrix = name.startswith(("vectors:", "high:", "low:"))
+        dimensions = 2 if is_matrix or (name.startswith("rows:") and name.endswith(".vectors")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
             raise ValueError(f"{name} is of type {tensor.dtype} {tensor.shape}")
     documents, passages = len(tensors["numbers"]), _check_ends("passages", tensors["passages"], None)
@@ -457,10 +462,12 @@ def check_arrays(tensors: Tensors) -> None:
         if kind in ("high", "low") and tensors[name].shape[1] != (tensors[f"vectors:{part}"].shape[1] + 1) // 2:
             raise ValueError(f"{name} has another number of dimensions than the vectors")
         if kind == "rows" and name.endswith(".ends"):
-            array = name.removesuffix("ends")
-            indices = _check_ends(name, tensors[name], len(tensors[f"{array}indices"]))
-            sizes |= {name: passages, f"{array}values": indices}
-            sizes |= {f"sparse:{part.removesuffix('ends')}rows": indices}
+            array, sizes[name] = name.removesuffix("ends"), passages
+            has_vectors = f"{array}vectors" in tensors
+            items = tensors[f"{array}vectors" if has_vectors else f"{array}indices"]
+            n_items = _check_ends(name, tensors[name], len(items))
+            if not has_vectors:
+                sizes |= {f"{array}values": n_items, f"sparse:{part.removesuffix('ends')}rows": n_items}
     for name, size in sizes.items():
         if len(tensors[name]) != size:
             raise ValueError(f"{name} has {len(tensors[name])} items, and {size} belong there")

@@ -467,7 +467,7 @@ class HitBlock:
         segment_index, _, passage, _ = self._passages[position]
         segment, models = self.plan.snapshot.commit.segments[segment_index], self.plan.snapshot.models
         rows = {name: segment.rows(name, model.dimension, np.array([passage])) for name, model in models.items()}
-        return {name: of_part[0] for name, of_part in rows.items() if abs(of_part).sum()}
+        return {name: of_part[0] for name, of_part in rows.items() if abs(of_part[0]).sum()}
 
     def _read_terms(
         self, positions: Sequence[int], *, is_measured: bool

@@ -15,12 +15,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pellucid.core.arrays import flattened, largest_products
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import PROBES, fingerprint
 from pellucid.core.query import Marks, Terms
 from pellucid.errors import InputError, shown
 from pellucid.explain.rows import DIMENSION, WORD, Row
-from pellucid.index.arrays import DocumentRows, Floats
+from pellucid.index.arrays import DocumentRows, Floats, stored_numbers
 from pellucid.index.bm25 import K1, B, impacts, query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.counting import TermCounter
@@ -262,11 +263,6 @@ class SparseAsked(ModelAsked):
 
     is_dense = False
 
-    def __init__(self, part: ModelPart, query: Any, vector: Any, weight: float, directions: Directions | None) -> None:
-        """Take the query; what it would score with itself counts as 1, as cosines do."""
-        own_score = float(query.unit.data @ query.unit.data)
-        super().__init__(part, query, vector * np.float32(1 / own_score), weight / own_score, directions)
-
     def segment_scores(self, segment: Segment) -> Floats:
         """Return the sums over the dimensions of the query, from the list of each."""
         scores = np.zeros(segment.n_passages, np.float32)
@@ -278,6 +274,21 @@ class SparseAsked(ModelAsked):
     def row_scores(self, rows: DocumentRows) -> Floats:
         """Return the products of rows with the query's."""
         return (rows @ self.vector.T).toarray().ravel()  # type: ignore[no-any-return]
+
+
+class MultiVectorAsked(ModelAsked):
+    """A query as a model with a vector for each token reads it; its score is MaxSim."""
+
+    is_dense = False
+
+    def segment_scores(self, segment: Segment) -> Floats:
+        """Return the sums over the query's tokens of the largest products with tokens of each passage."""
+        vectors, ends = (segment.tensors[f"rows:{self._part.name}.{kind}"] for kind in ("vectors", "ends"))
+        return largest_products(self.vector, vectors, ends).sum(axis=1)  # type: ignore[no-any-return]
+
+    def row_scores(self, rows: DocumentRows) -> Floats:
+        """Return the same of rows."""
+        return largest_products(self.vector, *flattened(rows)).sum(axis=1)  # type: ignore[no-any-return]
 
 
 class StaticAsked(ModelAsked):
@@ -326,7 +337,7 @@ class ModelPart(Part):
 
     def checked_rows(self, rows: Any) -> DocumentRows:
         """Return finite rows so that the product of two is their similarity."""
-        if not np.isfinite(rows.data if self.is_sparse else rows).all():
+        if not np.isfinite(stored_numbers(rows)).all():
             raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
         return self._units(rows)
 
@@ -339,8 +350,8 @@ class ModelPart(Part):
         query, directions = self.encoder.analyze_texts([text], ["query"])[0], self._directions(question, weight)
         if (row := question.rows.get(self.name)) is None:
             row = self.checked_rows(query.vector)[:1]
-        query.unit = row if self.is_sparse else row.reshape(-1)
-        if not (row.data if self.is_sparse else row).any():
+        query.unit = row[0]
+        if not stored_numbers(query.unit).any():
             return Reading(None, None, directions=directions)
         words, (coverage, gaps) = split_words(text), query.coverage_and_gaps
         guesses = {  # what the model reads as something that is little of it
@@ -355,13 +366,17 @@ class ModelPart(Part):
             return Reading(None, unknown, directions=directions)
         if question.word_weights:
             query = query.reweighted(question.word_weights)
-        return Reading(
-            self.asked(self, query, query.unit * np.float32(weight), weight, directions), unknown, directions=directions
-        )
+        weight /= self._own_score(query.unit)
+        vector = query.unit * np.float32(weight)
+        return Reading(self.asked(self, query, vector, weight, directions), unknown, directions=directions)
+
+    def _own_score(self, unit: Any) -> float:
+        """Return what a query would score with itself, which counts as 1; cosines do as they are."""
+        return 1.0
 
     def _directions(self, question: Question, weight: float) -> Directions | None:
         """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
-        steer, texts = question.steer, list(question.steer)
+        steer, texts = question.steer, list(question.steer) if self.asked.is_dense else []
         rows = self.query_rows(texts).astype(np.float64) if texts else ()
         moves = {text: weight * steer[text] * row for text, row in zip(texts, rows) if row.any()}
         names = {text: f"{'more' if steer[text] > 0 else 'less'} of {text!r:.60}" for text in moves}
@@ -379,13 +394,25 @@ class SparsePart(ModelPart):
         rows.eliminate_zeros()
         return rows
 
-    def _directions(self, question: Question, weight: float) -> Directions | None:
-        return None
+    def _own_score(self, unit: Any) -> float:
+        return float(unit.data @ unit.data)
 
     @cached_property
     def is_signed(self) -> bool:
         """Whether rows may have numbers below 0, as far as a few texts show."""
         return bool((self.encoder.encode(list(PROBES)).data < 0).any())
+
+
+class MultiVectorPart(ModelPart):
+    """A model with a vector for each token: late interaction."""
+
+    asked = MultiVectorAsked
+
+    def _units(self, rows: Any) -> DocumentRows:
+        return self.encoder.similarity_rows(rows)
+
+    def _own_score(self, unit: Any) -> float:
+        return float((unit @ unit.T).max(axis=1).sum())
 
 
 class StaticPart(ModelPart):
@@ -418,7 +445,7 @@ def _has_known_word(statuses: Sequence[int]) -> bool:
     return any(status & IN_VOCABULARY for status in content or statuses)
 
 
-PARTS: dict[str, type[ModelPart]] = {"static": StaticPart}
+PARTS: dict[str, type[ModelPart]] = {"static": StaticPart, "multi-vector": MultiVectorPart}
 """Family, and its way to search where that is neither of dense nor of sparse rows: a new way is one line here."""
 
 

@@ -110,6 +110,8 @@ class QdrantIndex:
         client, opened = _client_of(client), open_models(models)
         if client.collection_exists(name):
             raise InputError(f"the collection {shown(name)} exists; open it: QdrantIndex(client, {shown(name)})")
+        if several := [part for part, model in opened.items() if model.encoder.family == "multi-vector"]:
+            raise InputError(f"{shown(several[0])} has a vector for each token, which only an index on disk has: Index")
         settings = settings_for(chosen, opened)
         settings["models"] = store_models(None, opened)
         dense = {part: model.dimension for part, model in opened.items() if not model.is_sparse}

@@ -302,7 +302,7 @@ class Segment:
     def rows(self, part: str, dimension: int, passages: Integers) -> DocumentRows:
         """Return the stored rows of some passages in a model's part of so many dimensions."""
         with corruption_reported(self.name):
-            return read_rows(self.tensors, part, dimension, passages)
+            return read_rows(self.tensors, part, passages, dimension)
 
     def matching(self, where: Where) -> Mask:
         """Return which documents meet a condition, bool [documents]; the mask is not changed."""

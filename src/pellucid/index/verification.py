@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.arrays import largest_sizes
+from pellucid.index.arrays import stored_numbers
 from pellucid.index.commits import counts_of
 from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
@@ -74,9 +74,10 @@ def _check_vectors(
     for name, model in snapshot.models.items():
         if name not in precomputed and texts:
             stored = segment.rows(name, model.dimension, passages)
-            are_close = largest_sizes(stored - model.document_rows(texts)) < _TOLERANCE  # not NaN
-            for document_id, number in (places[index] for index in np.flatnonzero(~are_close)):
-                yield f"the vector of {name} of passage {number} of {document_id!r:.60} is not that of its text"
+            for (document_id, number), row, encoded in zip(places, stored, model.document_rows(texts)):
+                is_close = row.shape == encoded.shape and abs(stored_numbers(row - encoded)).max(initial=0) < _TOLERANCE
+                if not is_close:  # nor NaN
+                    yield f"the vector of {name} of passage {number} of {document_id!r:.60} is not that of its text"
 
 
 def _check_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> Iterator[str]:
