@@ -93,7 +93,7 @@ def _extras() -> Iterator[Examined]:
 
 def _models(more: list[str]) -> Iterator[Examined]:
     """Check the files of the bundled models and of others."""
-    broken, names = [], [*bundled_models(), *more]
+    broken, names = [], list(dict.fromkeys([*bundled_models(), *more]))
     for name in names:
         try:
             broken += [f"{name}/{file.name} {file.state}" for file in verify(name) if not file.sound]

@@ -136,19 +136,19 @@ class WordCache:
         query_words, spelled = [(*self._query_word(name, text), (a, b)) for text, a, b in words], model.spelled_rows()
         if spelled is not None:
             missing = [index for index, (row, _, _) in enumerate(query_words) if row < 0]
-            for index, row in zip(missing, spelled.rows([words[index].text for index in missing])):
-                query_words[index] = (row, *query_words[index][1:])
+            rows = spelled.rows([words[index].text for index in missing])  # all together, before `unknown` is read
+            for index, row, is_unknown in zip(
+                missing, rows, spelled.unknown[np.array(rows, np.int64) - len(model.vocabulary)]
+            ):
+                _, status, span = query_words[index]
+                query_words[index] = (row, status if is_unknown else status | IN_VOCABULARY, span)
         return query_words, spelled
 
     def _read_query_word(self, name: str, word: str) -> tuple[int, int]:
         """Return the row that a static model's table has for a word, -1 for none, and IN_VOCABULARY + CONTENT."""
-        model, vocabulary = self.models[name], self.models[name].vocabulary
-        row, spelled = _row_of(model)(word), model.spelled_rows()
+        row, vocabulary = _row_of(self.models[name])(word), self.models[name].vocabulary
         # Of a word that is in part in the vocabulary, most must be.
         is_known = row >= 0 and (vocabulary.has_row(word) or is_recognizable_prefix(vocabulary.forms[row], word))
-        if row < 0 and spelled is not None:
-            number = spelled.rows([word])[0] - len(vocabulary)  # before `unknown`, which is as long as there are rows
-            is_known = not spelled.unknown[number]
         return row, IN_VOCABULARY * is_known + CONTENT * (lowercase(word) not in self.analyser.function_words)
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
