@@ -146,6 +146,7 @@ def test_weights_in_another_file_are_refused(folder, place, monkeypatch):
         b"\n\x08location",
         b"\n\x88\x00location",
         b"\x8a\x80\x00\x88\x80\x00location",
+        b"\x8a\x80\x80\x80\x10\x08location",
     ):  # all are the same field
         file.write_bytes(content.replace(b"\n\x08location", spelled))
         with pytest.raises(ModelFolderError, match="another file"):
@@ -161,6 +162,15 @@ def test_files_that_cannot_be_run_are_refused(folder):
     (folder / "onnx" / "model.onnx").unlink()
     with pytest.raises(ModelFolderError, match=r"looked for .*encoder\.onnx"):
         onnx_file(folder)
+
+
+def test_what_the_file_cannot_compute_is_no_vector(folder):
+    rows = graph(file := folder / "onnx" / "model.onnx", 82)  # the tokens of "a text" are below, and "##y" is 83
+    with pytest.raises(ModelFolderError, match="out of data bounds"):
+        pellucid.load(folder, backend="onnx").encode("ty")
+    file.write_bytes(file.read_bytes().replace(rows.tobytes(), b"\xff" * rows.nbytes))
+    with pytest.raises(ModelFolderError, match="NaN"):
+        pellucid.load(folder, backend="onnx")
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def test_conditions_choose_the_same_documents(pair, where):
     assert hits
 
 
-def test_documents_are_replaced_and_removed_whole(pair, client, fruit):
+def test_documents_are_replaced_and_removed_whole(pair, client, fruit, monkeypatch):
     local, remote = pair
     for index in pair:
         index.add(["a plum, shorter now"], ids=[7])
@@ -104,6 +104,11 @@ def test_documents_are_replaced_and_removed_whole(pair, client, fruit):
     for query in ("zebra wheels", "plum", "apple"):  # the mean length of a passage stays that of the first documents
         hits = same(local, other, atol=0.02, query=query, top_k=200)
         assert {hit.text for hit in hits if hit.id == "7"} <= {"a plum, shorter now"}
+    upload = client.upload_points  # and then another client replaces the same document
+    monkeypatch.setattr(
+        client, "upload_points", lambda *a, **k: (upload(*a, **k), monkeypatch.undo(), other.add(["x"], ids=[7]))
+    )
+    assert remote.add(["a pear"], ids=[7]) == 1 and len(remote) == 148
 
 
 def test_what_cannot_be_used_is_named(pair, client, fruit):

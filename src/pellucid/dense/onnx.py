@@ -17,8 +17,8 @@ import numpy as np
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Vectors
 from pellucid.dense.tokenized import prompt_of
-from pellucid.dense.vectors import at_length_1
-from pellucid.errors import ModelFolderError, require, shown
+from pellucid.dense.vectors import at_length_1, checked_vectors
+from pellucid.errors import ModelFolderError, importing, shown
 from pellucid.persistence.folder import refuse_special_files
 from pellucid.persistence.store import read_json
 from pellucid.persistence.untrusted import MAX_TOKENIZER, TOKENIZER, StoredTokenizer
@@ -37,9 +37,7 @@ _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 _PASS_TEXTS = 8  # of one pass: with more, states leave the processor's cache, and shorter texts are filled up further
 _SETTINGS = ("sentence_bert_config.json", "tokenizer_config.json", "config_sentence_transformers.json")
 _BY_BATCH = b"DynamicQuantize"  # in the names of operations that see all texts of a batch
-_OTHER_FILES = re.compile(
-    rb"(?:\n|\x8a\x80*\0)(?:\x08|\x88\x80*\0)location"
-)  # the field that names one, as protobuf has it
+_OTHER_FILES = re.compile(rb"(?:\x08|\x88\x80*\0)location")  # a string of protobuf, in whatever field: it names one
 
 
 class OnnxEncoder:
@@ -67,8 +65,8 @@ class OnnxEncoder:
             MissingExtraError: onnxruntime is not installed.
             ModelFolderError: a file is missing or broken, or says what is not known here.
         """
-        require("onnxruntime", "onnx")
-        import onnxruntime
+        with importing("onnx", "onnxruntime"):  # which other distributions bring, too
+            import onnxruntime
 
         self.folder, self.threads = Path(folder).absolute(), threads
         self.__name__, self._files = self.folder.name, [TOKENIZER, _MODULES]  # that are read
@@ -91,7 +89,7 @@ class OnnxEncoder:
             raise ModelFolderError(f"{self.file} has its weights in another file; save it with all of them inside")
         self._sees_batch = _BY_BATCH in content
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors
+        options.log_severity_level = 4  # what ends the process; errors are raised
         options.intra_op_num_threads = threads or default_threads()
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -158,7 +156,10 @@ class OnnxEncoder:
         prompt = prompt_of(self, role)
         inputs = [prompt + (text.lower() if self.do_lower_case else text) for text in texts]
         size = 1 if self._sees_batch else min(batch_size, _PASS_TEXTS)
-        return np.concatenate([self._batch(inputs[start : start + size]) for start in range(0, len(inputs), size)])
+        try:
+            return np.concatenate([self._batch(inputs[start : start + size]) for start in range(0, len(inputs), size)])
+        except Exception as error:  # such as tokens that the file has no rows for
+            raise ModelFolderError(f"onnxruntime cannot run {self.file}: {error!s:.500}") from error
 
     def encode_query(self, texts: list[str], *, batch_size: int = 32, show_progress_bar: bool = False) -> Vectors:
         """Encode with the prompt of queries."""
@@ -182,7 +183,8 @@ class OnnxEncoder:
         rows: Vectors = self._session.run(None, {name: arrays[name] for name in self._inputs})[0]
         if rows.ndim == 3:  # of tokens
             mean = np.einsum("btd,bt->bd", rows, mask.astype(np.float32)) / mask.sum(axis=1, keepdims=True)
-            rows = mean.astype(np.float32) if self._pooling == "mean" else rows[:, 0]
+            rows = mean if self._pooling == "mean" else rows[:, 0]
+        rows = checked_vectors(rows, inputs, self.__name__, None)
         return at_length_1(rows) if self._normalizes else rows
 
     def save_pretrained(self, path: Path) -> None:

@@ -15,6 +15,7 @@ from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Query
 from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.errors import InputError
 from pellucid.process import cached_property, lock_of
 
 
@@ -53,3 +54,11 @@ class SparseEncoderEmbedder(EncoderEmbedder):
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read one or two checked texts."""
         return list(Embedder.analyze_texts(self, texts, roles))
+
+    def with_reasons(self, reasons: Any) -> EncoderEmbedder:
+        """Refuse other reasons: the rows of a score are exact.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(f"{self.name} is a SparseEncoder, whose rows are exact; other reasons are for dense encoders")

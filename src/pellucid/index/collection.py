@@ -446,7 +446,7 @@ class DocumentCollection:
         Raises:
             InputError: one is not there, and `missing_ok` is off; nothing is removed then.
         """
-        items = [ids] if isinstance(ids, (str, int)) or not isinstance(ids, Iterable) else ids
+        items = [ids] if isinstance(ids, (str, bytes, int)) or not isinstance(ids, Iterable) else ids
         document_ids = list(dict.fromkeys(validate_id(document_id, "an id") for document_id in items))
         with self._exclusive_writer() as writer:
             rows = writer.commit.rows_for(document_ids)

@@ -175,7 +175,7 @@ class QdrantIndex:
         counts = [Counter(self._snapshot.words.analyser.terms(text)) for text in texts]
         lengths = [of_text.total() for of_text in counts]
         rows = {name: model.document_rows(texts) for name, model in self._snapshot.models.items()}
-        version, points, number, average = uuid4().hex, list[Any](), 0, self._average_length(lengths)
+        points, number, average = list[Any](), 0, self._average_length(lengths)
         for document in documents:
             fields = _fields(document.metadata)
             for passage in range(len(document.ends)):
@@ -188,25 +188,23 @@ class QdrantIndex:
                 payload = {
                     "id": document.id, "title": document.title, "text": document.text, "ends": list(document.ends),
                     "passage": passage, "length": lengths[number], "terms": terms, "metadata": document.metadata,
-                    "fields": fields, "version": version,
+                    "fields": fields,
                 }  # fmt: skip
                 points.append(qdrant.PointStruct(id=uuid4().hex, vector=vectors, payload=payload))
                 number += 1
+        there = _with_ids(document.id for document in documents)
+        before, _ = self.client.scroll(
+            self.name, qdrant.Filter(must=[there]), limit=max(1, self._count(there)), with_payload=False
+        )
         self.client.upload_points(self.name, points, wait=True)
-        self._remove([document.id for document in documents], qdrant.MatchValue(value=version))
+        if before:  # what another client adds at the same time is not removed
+            self.client.delete(self.name, [point.id for point in before], wait=True)
 
     def delete(self, ids: str | int | Iterable[str | int]) -> None:
         """Remove documents by their ids; those that are not there are passed over."""
-        items = [ids] if isinstance(ids, (str, int)) else ids
-        self._remove([validate_id(document_id, "an id") for document_id in items])
-
-    def _remove(self, ids: Sequence[str], but: Any = None) -> None:
-        """Remove the passages of documents, but for those of a version."""
-        selected = qdrant.Filter(
-            must=[qdrant.FieldCondition(key="id", match=qdrant.MatchAny(any=list(ids)))],
-            must_not=[qdrant.FieldCondition(key="version", match=but)] if but else None,
-        )
-        self.client.delete(self.name, qdrant.FilterSelector(filter=selected), wait=True)
+        items = [ids] if isinstance(ids, (str, bytes, int)) or not isinstance(ids, Iterable) else ids
+        there = _with_ids(validate_id(document_id, "an id") for document_id in items)
+        self.client.delete(self.name, qdrant.FilterSelector(filter=qdrant.Filter(must=[there])), wait=True)
 
     def search(
         self, query: str, top_k: int = 10, *, offset: int = 0, where: Conditions = None, weights: Weights = None,
@@ -326,6 +324,11 @@ def _client_of(client: QdrantClient | str) -> QdrantClient:
     return QdrantClient(url=client, api_key=os.environ.get("QDRANT_API_KEY")) if isinstance(client, str) else client
 
 
+def _with_ids(ids: Iterable[str]) -> Any:
+    """Return the condition that a passage is of one of some documents."""
+    return qdrant.FieldCondition(key="id", match=qdrant.MatchAny(any=list(ids)))
+
+
 def _sparse(numbers: Any, values: Any) -> Any:
     return qdrant.SparseVector(indices=np.asarray(numbers).tolist(), values=np.asarray(values, np.float64).tolist())
 
@@ -372,7 +375,8 @@ def _fields(metadata: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
 
 def _filter_for(where: Conditions) -> Any:
     """Return conditions as the server reads them."""
-    named = chain.from_iterable(where if isinstance(where, Sequence) else [where] if where else [])
+    alternatives: Any = where if isinstance(where, Sequence) else [where]
+    named = chain.from_iterable(one for one in alternatives if isinstance(one, Mapping))
     names = list(dict.fromkeys(canonicalize(name) for name in named if isinstance(name, str)))
     alternatives = parse_where(where, {name: (number, "ndsb") for number, name in enumerate(names)})
     filters = [
