@@ -96,8 +96,7 @@ def test_every_float16_is_read_exactly():
 
 def test_lengths_do_not_matter():
     vectors = clusters(400)
-    scales = 2.0 ** np.random.default_rng(0).integers(-30, 30, size=(400, 1))
-    scaled = (vectors * scales).astype(np.float32)
+    scaled = (vectors * 2.0 ** np.random.default_rng(0).integers(-30, 30, size=(400, 1))).astype(np.float32)
     assert farthest_points(scaled, 50).tolist() == farthest_points(vectors, 50).tolist()
 
 
@@ -105,9 +104,9 @@ def test_vectors_mapped_from_disk_or_lying_otherwise(tmp_path):
     vectors = clusters(1000, dtype=np.float16)
     np.save(tmp_path / "v.npy", vectors)
     picks = farthest_points(vectors, 20).tolist()
-    assert farthest_points(np.load(tmp_path / "v.npy", mmap_mode="r"), 20).tolist() == picks
-    assert farthest_points(np.asfortranarray(vectors), 20).tolist() == picks
-    assert farthest_points(vectors.astype(">f2"), 20).tolist() == picks
+    mapped = np.load(tmp_path / "v.npy", mmap_mode="r")
+    for same in (mapped, np.asfortranarray(vectors), vectors.astype(">f2")):
+        assert farthest_points(same, 20).tolist() == picks
 
 
 def test_the_seed_draws_the_start_and_zeros_are_never_picked():
@@ -219,7 +218,6 @@ def test_each_rule_drops_its_own(rule):
     filtered = Filtered()
     assert list(candidate_texts([*GOOD, BROKEN[rule]], filtered=filtered)) == GOOD
     assert {name: count for name, count in filtered.dropped.items() if count} == {rule: 1}
-    assert (filtered.read, filtered.n_left) == (len(GOOD) + 1, len(GOOD))
     assert str(filtered) == f"{len(GOOD)} of {len(GOOD) + 1} texts left (dropped: 1 {rule})"
 
 
@@ -326,9 +324,10 @@ def test_farthest_anchors_are_the_picks_of_the_vectors():
 
 def test_a_function_may_choose():
     settings = CandidateSettings(readable=False)
-    expected = [SENTENCES[row] for row in (5, 22, 39)]
-    method = lambda vectors, n, *, seed: np.arange(n) * 17 + seed  # noqa: E731
-    assert choose_anchors(encode, SENTENCES, 3, method=method, seed=5, settings=settings) == expected
+    chosen = choose_anchors(
+        encode, SENTENCES, 3, method=lambda vectors, n, *, seed: np.arange(n) * 17 + seed, seed=5, settings=settings
+    )
+    assert chosen == [SENTENCES[row] for row in (5, 22, 39)]
 
 
 def test_near_duplicates_are_replaced(monkeypatch):
@@ -337,15 +336,13 @@ def test_near_duplicates_are_replaced(monkeypatch):
     anchors = choose_anchors(encode, SENTENCES, 8, method="kmeans")
     vectors = encode(anchors)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    assert len(set(anchors)) == 8
-    assert anchors[0] == SENTENCES[0]
+    assert len(set(anchors)) == 8 and anchors[0] == SENTENCES[0]
     assert (vectors @ vectors.T - np.eye(8)).max() <= 0.901
 
 
 def test_too_many_anchors_asked_for():
     texts = [*SENTENCES[:10], "no sentence at all", SENTENCES[0], BROKEN["link"]]
-    said = r"11 anchors asked for, but 10 of 13 texts left \(dropped: 1 link, 1 no sentence, 1 duplicate\)"
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=r"11 .*10 of 13 texts left \(dropped: 1 link, 1 no sentence, 1 duplicate\)"):
         choose_anchors(encode, texts, 11, method="uniform")
     with pytest.raises(InputError, match="add texts, or take any"):
         choose_anchors(lambda texts: np.ones((len(texts), 3)), SENTENCES, 2, method="fps")
@@ -442,5 +439,4 @@ def test_anchors_of_real_sentences_are_sentences(shared):
 
     lines = list(islice(read_texts(shared / "data" / "raw_english" / "open_licence.txt.xz"), 2000))
     anchors = choose_anchors(pellucid.load("static-en"), lines, 30, method="fps")
-    assert len(set(anchors)) == 30
-    assert all(is_sentence(anchor) and 3 <= len(anchor.split()) <= 60 for anchor in anchors)
+    assert len(set(anchors)) == 30 and all(is_sentence(anchor) and 3 <= len(anchor.split()) <= 60 for anchor in anchors)

@@ -121,6 +121,7 @@ def test_saved_and_opened_and_copied_it_is_the_same(folder, tmp_path):
         ("modules.json", [{"type": "evil.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}], "Dense"),
         ("modules.json", {"type": 3}, "not a list of modules"),
         ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
         ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt"),
         ("sentence_bert_config.json", {"max_seq_length": 1e9}, "maximum length"),
         ("tokenizer_config.json", {"pad_token": "nothing"}, "pad_token"),

@@ -7,6 +7,7 @@ that scales its numbers by all texts of a batch (dynamic quantisation) is given 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -90,7 +91,7 @@ class OnnxEncoder:
         self._sees_batch = _BY_BATCH in content
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what ends the process; errors are raised
-        options.intra_op_num_threads = threads or default_threads()
+        options.intra_op_num_threads = min(threads or default_threads(), os.cpu_count() or 1)
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             self._inputs = [each.name for each in self._session.get_inputs()]
@@ -128,7 +129,10 @@ class OnnxEncoder:
             )
         settings = self._object(f"{Path(str(modules[1][1])).name}/config.json")
         modes = [mode for mode in settings if mode.startswith("pooling_mode_") and settings[mode] is True]  # until 5
-        modes = [settings.get("pooling_mode", mode.split("_")[2]) for mode in modes or ["pooling_mode_none"]]
+        modes = [
+            settings.get("pooling_mode", mode.removeprefix("pooling_mode_").partition("_token")[0])
+            for mode in modes or ["pooling_mode_none"]
+        ]
         if len(modes) != 1 or modes[0] not in _POOLINGS or settings.get("include_prompt", True) is not True:
             raise ModelFolderError(
                 f"{self.folder} pools tokens by {shown(', '.join(map(str, modes)))}, or without the prompt; without "
@@ -181,7 +185,7 @@ class OnnxEncoder:
         arrays = {"input_ids": np.array([encoding.ids for encoding in encodings], np.int64), "attention_mask": mask}
         arrays["token_type_ids"] = np.zeros_like(mask)
         rows: Vectors = self._session.run(None, {name: arrays[name] for name in self._inputs})[0]
-        if rows.ndim == 3:  # of tokens
+        if rows.ndim == 3 and rows.shape[:2] == mask.shape:  # of tokens
             mean = np.einsum("btd,bt->bd", rows, mask.astype(np.float32)) / mask.sum(axis=1, keepdims=True)
             rows = mean if self._pooling == "mean" else rows[:, 0]
         rows = checked_vectors(rows, inputs, self.__name__, None)
