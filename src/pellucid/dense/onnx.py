@@ -94,14 +94,12 @@ class OnnxEncoder:
         options.intra_op_num_threads = min(threads or default_threads(), os.cpu_count() or 1)
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            self._inputs = [each.name for each in self._session.get_inputs()]
-            if not {"input_ids"} <= {*self._inputs} <= _INPUTS:
-                raise ModelFolderError(f"{self.file} takes {', '.join(self._inputs)}; known are {', '.join(_INPUTS)}")
-            self.encode(["a text"])
-        except ModelFolderError:
-            raise
         except Exception as error:  # the library raises nothing more precise
             raise ModelFolderError(f"onnxruntime cannot run {self.file}: {error!s:.500}") from error
+        self._inputs = [each.name for each in self._session.get_inputs()]
+        if not {"input_ids"} <= {*self._inputs} <= _INPUTS:
+            raise ModelFolderError(f"{self.file} takes {', '.join(self._inputs)}; known are {', '.join(_INPUTS)}")
+        self.encode(["a text"])
 
     def _object(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a file, {} without the file."""

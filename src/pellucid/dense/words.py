@@ -436,8 +436,7 @@ def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -
             config = read_config(folder)
         except ModelFolderError:  # of a newer version, or being written
             continue
-        known = config.get("encoder")
-        if not same_model(identity, known) and not same_vectors(identity, config.get("probes")):
+        if not same_model(identity, config.get("encoder")) and not same_vectors(identity, config.get("probes")):
             continue
         try:
             ready = WordReasons._read(folder, check_family(folder, "reasons"), encoder)

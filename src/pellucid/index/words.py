@@ -137,9 +137,8 @@ class WordCache:
         if spelled is not None:
             missing = [index for index, (row, _, _) in enumerate(query_words) if row < 0]
             rows = spelled.rows([words[index].text for index in missing])  # all together, before `unknown` is read
-            for index, row, is_unknown in zip(
-                missing, rows, spelled.unknown[np.array(rows, np.int64) - len(model.vocabulary)]
-            ):
+            are_unknown = spelled.unknown[np.array(rows, np.int64) - len(model.vocabulary)]
+            for index, row, is_unknown in zip(missing, rows, are_unknown):
                 _, status, span = query_words[index]
                 query_words[index] = (row, status if is_unknown else status | IN_VOCABULARY, span)
         return query_words, spelled

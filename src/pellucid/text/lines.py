@@ -159,7 +159,8 @@ def read_lines(source: Path | BinaryIO, name: str = "corpus file", *, encoding: 
     Raises:
         CorpusError: the file is absent or damaged, is not in its encoding, or a line is too long.
     """
-    pending, n_lines, n_unpacked, max_unpacked = [""], 0, 0, math.inf  # pending: of a line that has not ended yet
+    # `pending` are pieces of a line that has not ended yet, of so many characters.
+    pending, n_pending, n_lines, n_unpacked, max_unpacked = [""], 0, 0, 0, math.inf
     if isinstance(source, Path) and source.suffix.lower() in PACKED and source.is_file():
         max_unpacked = max(_MIN_BOMB_CHARS, _MAX_RATIO * source.stat().st_size)
     with open_file(source, name) if isinstance(source, Path) else nullcontext(source) as stream:
@@ -175,13 +176,14 @@ def read_lines(source: Path | BinaryIO, name: str = "corpus file", *, encoding: 
                     hint = "unpack it if you trust it"
                     raise CorpusError(f"{name} unpacks to more than {_MAX_RATIO} times its size; {hint}")
                 first = text.find("\n")
-                if sum(map(len, pending)) + (first if first >= 0 else len(text)) > MAX_TEXT_CHARS:
+                if n_pending + (first if first >= 0 else len(text)) > MAX_TEXT_CHARS:
                     where, hint = f"{name}, line {n_lines + 1}", "split it, or name a text file"
                     raise CorpusError(f"{where} is longer than {MAX_TEXT_CHARS:,} characters; {hint}")
                 pending.append(text)
+                n_pending += len(text)
                 if first >= 0:
                     *lines, last = "".join(pending).split("\n")
-                    pending, n_lines = [last], n_lines + len(lines)
+                    pending, n_pending, n_lines = [last], len(last), n_lines + len(lines)
                     yield from lines
         except UnicodeDecodeError as error:
             line = n_lines + error.object[: error.start].decode(codec, "replace").count("\n") + 1
