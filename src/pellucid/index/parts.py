@@ -377,7 +377,9 @@ class ModelPart(Part):
     def _directions(self, question: Question, weight: float) -> Directions | None:
         """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
         steer, texts = question.steer, list(question.steer) if self.asked.is_dense else []
-        rows = self.query_rows(texts).astype(np.float64) if texts else ()
+        if not texts:
+            return None
+        rows = self.query_rows(texts).astype(np.float64)
         moves = {text: weight * steer[text] * row for text, row in zip(texts, rows) if row.any()}
         names = {text: f"{'more' if steer[text] > 0 else 'less'} of {text!r:.60}" for text in moves}
         terms = [Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION) for text, name in names.items()]

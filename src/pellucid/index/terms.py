@@ -61,7 +61,7 @@ HAS_LOWER_CASE, IN_CAPITALS, BEFORE_LETTER = 1, 2, 4
 PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
 """Marks beside a word that are no part of it."""
 
-_QUERY_SIGNS = frozenset('"\u201c\u201d\u201e\u00ab\u00bb*+-')
+_QUERY_SIGN = re.compile('["\u201c\u201d\u201e\u00ab\u00bb*+-]')
 """Signs around a word that other engines take for phrases, beginnings of words, and what must or must not be there."""
 
 _MAX_NAME_WORDS = 8
@@ -237,10 +237,9 @@ class Analyser:
                 parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
                     query_terms.ignored[form.span(start, position)] = ""
-                first = min((part.start for part in parts), default=0)
-                last = max((part.end for part in parts), default=len(token))
-                for at, sign in enumerate(token):  # before and after the terms
-                    if sign in _QUERY_SIGNS and not first <= at < last:
+                for sign in _QUERY_SIGN.finditer(token):
+                    at = sign.start()
+                    if parts and not min(part.start for part in parts) <= at < max(part.end for part in parts):
                         query_terms.ignored[form.span(start + at, start + at + 1)] = ""
                 for part in parts:
                     term, first, last, acronym, _, weight = part

@@ -19,7 +19,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import Span, is_phrase, is_recognizable_prefix, split_words
+from pellucid.text.words import Span, is_recognizable_prefix, split_words
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
@@ -78,7 +78,7 @@ class WordCache:
         self._keys_for = lru_cache(_MAX_CACHED_TERMS)(analyser.keys)
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._query_word = lru_cache(_MAX_CACHED_TERMS)(self._read_query_word)
-        self._phrase_models = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
+        self._phrase_models = {name for name, model in models.items() if model.vocabulary.needs_spaces(is_ascii=True)}
         self._reader: WordNumbers | None = None
         self._lock = RLock()
 
