@@ -221,18 +221,20 @@ def test_texts_that_cannot_be_measured_are_refused(call, texts, complaint):
         call(TableEmbedder(FOUR), texts)
 
 
-def test_other_bad_input_is_refused():
-    model = TableEmbedder(FOUR, ["apple", "pear", "plum"])
-    with pytest.raises(InputError, match="did you mean 'apple'"):
-        cards(model, list(FOUR), "aple")[0]
-    with pytest.raises(InputError, match="top_k is 0"):
-        cards(model, list(FOUR), top_k=0)
-    with pytest.raises(InputError, match="examples is 0"):
-        cards(model, list(FOUR), 0, examples=0)[0]
-    with pytest.raises(InputError, match="verdict is 'dull'; it must be one of dead"):
-        audit(model, list(FOUR)).findings_for("dull")
-    with pytest.raises(InputError, match="not finite for one of texts 0 to 1"):
-        audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: cards(model, list(FOUR), "aple"), "did you mean 'apple'"),
+        (lambda model: cards(model, list(FOUR), top_k=0), "top_k is 0"),
+        (lambda model: cards(model, list(FOUR), 0, examples=0), "examples is 0"),
+        (lambda model: audit(model, list(FOUR)).findings_for("dull"), "verdict is 'dull'; it must be one of dead"),
+        (lambda _: audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"]),
+         "not finite for one of texts 0 to 1"),
+    ],
+)  # fmt: skip
+def test_other_bad_input_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call(TableEmbedder(FOUR, ["apple", "pear", "plum"]))
 
 
 # --- The families, and the views --------------------------------------------------------------------------------------

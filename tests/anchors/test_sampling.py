@@ -393,17 +393,16 @@ def test_a_stopped_run_encodes_no_shard_again(tmp_path, monkeypatch):
 
 def test_a_work_dir_of_another_run_is_refused(tmp_path):
     choose_anchors(encode, SENTENCES, 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match=r"the corpus that the run in .* texts 1 to 287 are not the same"):
-        choose_anchors(encode, SENTENCES[1:], 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="texts 1 to 289 are not the same"):
-        choose_anchors(encode, [*SENTENCES, "One more."], 3, method="fps", work_dir=tmp_path)
     assert len(choose_anchors(encode, iter([]), 3, method="fps", work_dir=tmp_path)) == 3  # not looked at
-    with pytest.raises(InputError, match="different: words"):
-        choose_anchors(encode, SENTENCES, 3, settings=CandidateSettings(words=None), method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="another model"):
-        choose_anchors(lambda t: encode(t)[:, ::-1], SENTENCES, 3, method="fps", work_dir=tmp_path)
-    with pytest.raises(InputError, match="another model"):
-        choose_anchors(lambda t: encode(t)[:, :9], SENTENCES, 3, method="fps", work_dir=tmp_path)
+    for model, texts, options, message in (
+        (encode, SENTENCES[1:], {}, r"the corpus that the run in .* texts 1 to 287 are not the same"),
+        (encode, [*SENTENCES, "One more."], {}, "texts 1 to 289 are not the same"),
+        (encode, SENTENCES, {"settings": CandidateSettings(words=None)}, "different: words"),
+        (lambda texts: encode(texts)[:, ::-1], SENTENCES, {}, "another model"),
+        (lambda texts: encode(texts)[:, :9], SENTENCES, {}, "another model"),
+    ):
+        with pytest.raises(InputError, match=message):
+            choose_anchors(model, texts, 3, method="fps", work_dir=tmp_path, **options)
 
 
 def test_anchors_of_a_run_that_was_stopped_are_those_of_one_that_was_not(tmp_path, monkeypatch):

@@ -394,13 +394,17 @@ def test_columns_of_texts_are_encoded(searching):
         assert (model.encode(texts) == expected).all()
 
 
-def test_a_mapping_and_several_columns_of_texts_say_what_to_give(searching):
-    with pytest.raises(InputError, match=r"or list\(texts\.values\(\)\)"):
-        searching["static"].encode({"d1": "a man", "d2": "the beach"})
-    with pytest.raises(InputError, match=r"such as texts\['a'\] or texts\['b'\] or texts\['c'\]"):
-        searching["static"].encode({"a": ["x"], "n": [1], "b": ["y"], "c": ["z"]})
-    with pytest.raises(InputError, match="one of its columns"):
-        searching["static"].encode({"n": [1]})
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({"d1": "a man", "d2": "the beach"}, r"or list\(texts\.values\(\)\)"),
+        ({"a": ["x"], "n": [1], "b": ["y"], "c": ["z"]}, r"such as texts\['a'\] or texts\['b'\] or texts\['c'\]"),
+        ({"n": [1]}, "one of its columns"),
+    ],
+)
+def test_a_mapping_and_several_columns_of_texts_say_what_to_give(searching, texts, said):
+    with pytest.raises(InputError, match=said):
+        searching["static"].encode(texts)
 
 
 def test_a_table_is_refused_without_importing_pandas():

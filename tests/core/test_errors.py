@@ -229,22 +229,18 @@ def test_arguments_of_an_index_and_its_hits_are_checked(tmp_path: Path) -> None:
             "rank \\[1\\] is not in this list": lambda: hits.explain([1]),
             "k is \\[1\\]; it must be": lambda: hits[0].lines([1]),
             "top_k is 0.5; it must be": lambda: hits[0].explain().reasons(0.5),
+            "tasks is 3; give a list of names": lambda: pellucid.evaluate(PLAIN_MODEL, tasks=3),
+            "compare needs at least two models": lambda: pellucid.compare(3, [("a", "b")]),
+            r"the text is \(\) \(tuple\); it must be a string": lambda: PLAIN_MODEL.nearest_words(()),
+            "cannot be moved to": lambda: PLAIN_MODEL.to(HUGE),
         }
         for message, call in calls.items():
             with pytest.raises(InputError, match=message):
                 call()
         assert len(index) == 2
-    with pytest.raises(InputError, match="tasks is 3; give a list of names"):
-        pellucid.evaluate(PLAIN_MODEL, tasks=3)
-    with pytest.raises(InputError, match="compare needs at least two models"):
-        pellucid.compare(3, [("a", "b")])
     for rows in (3, [[1]], [1], [-5], ["a"], math.nan):
         with pytest.raises(InputError, match=r"^rows are .*; give integers from 0 to 0"):
             PLAIN_MODEL.word_vectors(rows)
-    with pytest.raises(InputError, match=r"the text is \(\) \(tuple\); it must be a string"):
-        PLAIN_MODEL.nearest_words(())
-    with pytest.raises(InputError, match="cannot be moved to"):
-        PLAIN_MODEL.to(HUGE)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, np.int64, float, int])

@@ -262,12 +262,13 @@ def test_one_word_is_found_although_another_has_the_larger_value() -> None:
 
     found = fewest_removals(passage("key lock extra other words of a text here", score), 1.06)
     assert [part.text for part in found.removed] == ["extra"] and found.is_fewest
-    with pytest.raises(InputError, match="no removal brings the score below -5"):
-        fewest_removals(passage("key lock extra", score), -5)
-    with pytest.raises(InputError, match="below 7 already"):
-        fewest_removals(passage("key lock extra", score), 7)
-    with pytest.raises(InputError, match="fewer than two words"):
-        fewest_removals(passage("key", score), 0.5)
+    for text, below, message in (
+        ("key lock extra", -5, "no removal brings the score below -5"),
+        ("key lock extra", 7, "below 7 already"),
+        ("key", 0.5, "fewer than two words"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fewest_removals(passage(text, score), below)
 
 
 def test_the_similarity_of_a_pair_is_brought_below_a_threshold() -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -246,21 +247,21 @@ def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
     assert not (tmp_path / "saved" / "reasons").exists()
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
-    model = pellucid.load(Shadow())
-    with pytest.raises(InputError, match="12 texts are too few"):
-        model.fit_reasons(sentences(12))
-    with pytest.raises(InputError, match="300 texts"):
-        model.fit_reasons(sentences(300), np.ones((299, 24)))
-    with pytest.raises(InputError, match="NaN"):
-        model.fit_reasons(sentences(300), np.full((300, 24), np.nan))
-    with pytest.raises(InputError, match="static model"):
-        model.fit_reasons(sentences(300), table="static-en")
-    rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match="not deterministic"):
-        pellucid.load(lambda texts: rng.normal(size=(len(texts), 8))).fit_reasons(sentences(300))
-    with pytest.raises(InputError, match="must be words, sentences, measured, or None"):
-        model.with_reasons("letters")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.fit_reasons(sentences(12)), "12 texts are too few"),
+        (lambda model: model.fit_reasons(sentences(300), np.ones((299, 24))), "300 texts"),
+        (lambda model: model.fit_reasons(sentences(300), np.full((300, 24), np.nan)), "NaN"),
+        (lambda model: model.fit_reasons(sentences(300), table="static-en"), "static model"),
+        (lambda _: pellucid.load(lambda texts: np.random.default_rng().normal(size=(len(texts), 8))).fit_reasons(
+            sentences(300)), "not deterministic"),
+        (lambda model: model.with_reasons("letters"), "must be words, sentences, measured, or None"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_fitted_is_refused(call: Callable[[EncoderEmbedder], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call(pellucid.load(Shadow()))
 
 
 @pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])

@@ -117,13 +117,18 @@ def test_tasks_are_chosen_by_name_folder_or_type(data: Path) -> None:
 
 
 @pytest.mark.full
-def test_unknown_task_names_the_nearest(data: Path) -> None:
-    with pytest.raises(InputError, match=r"unknown task 'SciFat'; did you mean 'SciFact'\? The tasks are: STS12"):
-        score(Planar(), data, "SciFat")
-    with pytest.raises(InputError, match="tasks is 'STS'; give a list"):
-        evaluate(Planar(), data=data, tasks="STS")
-    with pytest.raises(InputError, match=r"unknown task 'STS21'; did you mean 'STS"):
-        evaluate(Planar(), tasks=["STS21"])
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (["SciFat"], r"unknown task 'SciFat'; did you mean 'SciFact'\? The tasks are: STS12"),
+        ("STS", "tasks is 'STS'; give a list"),
+        (["STS21"], r"unknown task 'STS21'; did you mean 'STS"),
+    ],
+)
+def test_unknown_task_names_the_nearest(data: Path, tasks: object, message: str) -> None:
+    for folder in (data, None):
+        with pytest.raises(InputError, match=message):
+            evaluate(Planar(), data=folder, tasks=tasks)
 
 
 @pytest.mark.full
@@ -227,10 +232,9 @@ def test_the_default_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_absent_and_empty_folders(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="data folder not found"):
-        evaluate(Planar(), data=tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no evaluation set under"):
-        evaluate(Planar(), data=tmp_path)
+    for folder, message in ((tmp_path / "nowhere", "data folder not found"), (tmp_path, "no evaluation set under")):
+        with pytest.raises(InputError, match=message):
+            evaluate(Planar(), data=folder)
 
 
 def test_an_absent_file_is_told_before_any_work(data: Path) -> None:

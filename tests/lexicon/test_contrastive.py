@@ -402,22 +402,22 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
-    model = lexicon()
+    model, texts, vectors = lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
     train(model, tmp_path)
+    train(model, tmp_path / "texts", [TextSet("texts", texts, vectors)], max_steps=1)
     with WorkFolder(tmp_path), pytest.raises(InputError, match="is in use by process"):
         train(model, tmp_path)
-    with pytest.raises(InputError, match="different: learning_rate"):
-        train(model, tmp_path, learning_rate=1e-3)
-    with pytest.raises(InputError, match="different: the training set 'pairs'"):
-        train(model, tmp_path, [TrainingSet("pairs", ROWS[::-1])])
-    with pytest.raises(InputError, match="different: the training set 'others', the training set 'pairs'"):
-        train(model, tmp_path, [TrainingSet("others", ROWS)])
-    with pytest.raises(InputError, match="different: model"):
-        train(lexicon(seed=1), tmp_path)
-    texts, vectors = ["car", "vehicle", "doctor", "medicine"], np.eye(4)
-    train(model, tmp_path / "texts", [TextSet("texts", texts, vectors)], max_steps=1)
-    with pytest.raises(InputError, match="different: the training set 'texts'"):
-        train(model, tmp_path / "texts", [TextSet("texts", texts, vectors[::-1])], max_steps=1)
+    for different, changes, message in (
+        (model, {"learning_rate": 1e-3}, "different: learning_rate"),
+        (model, {"sets": [TrainingSet("pairs", ROWS[::-1])]}, "different: the training set 'pairs'"),
+        (model, {"sets": [TrainingSet("others", ROWS)]},
+         "different: the training set 'others', the training set 'pairs'"),
+        (lexicon(seed=1), {}, "different: model"),
+        (model, {"folder": tmp_path / "texts", "sets": [TextSet("texts", texts, vectors[::-1])], "max_steps": 1},
+         "different: the training set 'texts'"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            train(different, **{"folder": tmp_path, **changes})
 
 
 @pytest.mark.full

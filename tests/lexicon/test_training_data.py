@@ -97,20 +97,22 @@ def test_scores_may_be_null_and_absent_without_negatives(tmp_path):
     ]
 
 
-def test_files_that_are_none(tmp_path):
-    with pytest.raises(CorpusError, match="not found"):
-        read_training_sets(tmp_path / "absent.jsonl")
-    with pytest.raises(CorpusError, match=r"\.jsonl \(also packed\) or \.parquet, not"):
-        read_training_sets(written(tmp_path / "rows.csv", "a,b"))
-    broken = tmp_path / "rows.jsonl.gz"
-    broken.write_bytes(gzip.compress(json.dumps(GOOD).encode())[:-9])
-    with pytest.raises(CorpusError, match="damaged"):
-        read_training_sets(broken)
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1 is no parquet file")
-    with pytest.raises(CorpusError, match="not a parquet file"):
-        read_training_sets(tmp_path / "rows.parquet")
-    with pytest.raises(CorpusError, match="no row to train on"):
-        read_training_sets(written(tmp_path / "empty.jsonl"))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.jsonl", None, "not found"),
+        ("rows.csv", b"a,b", r"\.jsonl \(also packed\) or \.parquet, not"),
+        ("rows.jsonl.gz", gzip.compress(json.dumps(GOOD).encode())[:-9], "damaged"),
+        ("rows.parquet", b"PAR1 is no parquet file", "not a parquet file"),
+        ("empty.jsonl", b"", "no row to train on"),
+    ],
+)
+def test_files_that_are_none(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    for files in (tmp_path / name, [tmp_path / name]):
+        with pytest.raises(CorpusError, match=message):
+            read_training_sets(files)
     with pytest.raises(CorpusError, match="no training files"):
         read_training_sets([])
 

@@ -101,13 +101,13 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
 
 
 def test_what_cannot_be_fitted_is_refused(backbone, clusters):
-    other = replace(clusters, assignment=clusters.assignment[:-1])
-    with pytest.raises(InputError, match="above 0 and below 1"):
-        fit_head(backbone, clusters, TEXTS, firing=float("nan"))
-    with pytest.raises(InputError, match="Give more texts"):
-        fit_head(backbone, clusters, [])
-    with pytest.raises(InputError, match="cluster the head of this backbone"):
-        fit_head(backbone, other, TEXTS)
+    for of, texts, options, message in (
+        (clusters, TEXTS, {"firing": float("nan")}, "above 0 and below 1"),
+        (clusters, [], {}, "Give more texts"),
+        (replace(clusters, assignment=clusters.assignment[:-1]), TEXTS, {}, "cluster the head of this backbone"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit_head(backbone, of, texts, **options)
 
 
 def test_clusters_are_loaded_as_saved(clusters, tmp_path):

@@ -115,24 +115,29 @@ def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(engli
     assert found(joined) > 0.5
 
 
-def test_bad_input_is_named(english, pairs_file, tmp_path):
-    with pytest.raises(InputError, match="there is no parallel text"):
-        add_languages(english, {})
-    with pytest.raises(InputError, match="got str"):
-        add_languages("static-en", {("en", "de"): pairs_file})
-    with pytest.raises(InputError, match="fr-de is not of 'en'"):
-        add_languages(english, {("fr", "de"): pairs_file})
-    with pytest.raises(CorpusError, match="holds no sentence pair"):
-        add_languages(english, {("en", "de"): write(tmp_path / "none.tsv", [])})
-    with pytest.raises(CorpusError, match=r"en-de: 3 of 3 sentence pairs .* at least 64"):
-        few = write(tmp_path / "few.tsv", [("en1", "eins")] * 3)
-        add_languages(english, {("en", "de"): few}, tuning=TUNING)
-    with pytest.raises(InputError, match="min_count is 0"):
-        add_languages(english, {("en", "de"): pairs_file}, min_count=0)
-    with pytest.raises(InputError, match="batch_size is 1"):
-        TuningSettings(batch_size=1)
-    bags = Bags.from_sentences(["en1"], english.vocabulary)
-    with pytest.raises(InputError, match="1 sentences have 0 translations"):
-        tune_on_pairs(english.vectors, [PairBags("en-de", bags, Bags.from_sentences([], english.vocabulary))], TUNING)
-    with pytest.raises(InputError, match="each once"):
-        tune_on_pairs(english.vectors, [PairBags("a", bags, bags)] * 2, TUNING)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda english, pairs: add_languages(english, {}), "there is no parallel text"),
+        (lambda english, pairs: add_languages("static-en", {("en", "de"): pairs}), "got str"),
+        (lambda english, pairs: add_languages(english, {("fr", "de"): pairs}), "fr-de is not of 'en'"),
+        (lambda english, pairs: add_languages(english, {("en", "de"): write(pairs.with_name("none.tsv"), [])}),
+         "holds no sentence pair"),
+        (lambda english, pairs: add_languages(
+            english, {("en", "de"): write(pairs.with_name("few.tsv"), [("en1", "eins")] * 3)}, tuning=TUNING),
+         r"en-de: 3 of 3 sentence pairs .* at least 64"),
+        (lambda english, pairs: add_languages(english, {("en", "de"): pairs}, min_count=0), "min_count is 0"),
+        (lambda english, pairs: TuningSettings(batch_size=1), "batch_size is 1"),
+        (lambda english, pairs: tune(english, (["en1"], [])), "1 sentences have 0 translations"),
+        (lambda english, pairs: tune(english, (["en1"], ["en1"]), (["en1"], ["en1"])), "each once"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(english, pairs_file, call, message):
+    with pytest.raises((InputError, CorpusError), match=message):
+        call(english, pairs_file)
+
+
+def tune(english, *pairs):
+    """Tune on pairs of lists of sentences, all of them from English to German."""
+    bags = [[Bags.from_sentences(sentences, english.vocabulary) for sentences in pair] for pair in pairs]
+    return tune_on_pairs(english.vectors, [PairBags("en-de", *pair) for pair in bags], TUNING)

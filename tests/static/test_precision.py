@@ -185,18 +185,21 @@ def test_damaged_tensors_are_refused(tmp_path, changes, metadata, message):
         pellucid.load(tmp_path / "m")
 
 
-def test_dtypes_that_do_not_fit_are_refused():
-    vectors, scales = np.ones((2, 2), np.int8), np.ones(2, np.float32)
-    words = Vocabulary(["a", "b"])
-    with pytest.raises(InputError, match="a table of float32 cannot be 'int4'"):
-        StaticEmbedder(words, vectors.astype(np.float32), dtype="int4")
-    with pytest.raises(InputError, match="a table of int8 cannot be 'float32'"):
-        StaticEmbedder(words, vectors, scales, dtype="float32")
-    with pytest.raises(InputError, match="'int2'"):
-        convert(vectors, scales, "int2")
-    for bad in (np.nan, np.inf, 3e38):
-        with pytest.raises(InputError, match="not finite as int4"):
-            convert(np.array([[1, bad]], np.float32), None, "int4")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda table, scales: StaticEmbedder(Vocabulary(["a", "b"]), table.astype(np.float32), dtype="int4"),
+         "a table of float32 cannot be 'int4'"),
+        (lambda table, scales: StaticEmbedder(Vocabulary(["a", "b"]), table, scales, dtype="float32"),
+         "a table of int8 cannot be 'float32'"),
+        (lambda table, scales: convert(table, scales, "int2"), "'int2'"),
+        *((lambda _, __, bad=bad: convert(np.array([[1, bad]], np.float32), None, "int4"), "not finite as int4")
+          for bad in (np.nan, np.inf, 3e38)),
+    ],
+)  # fmt: skip
+def test_dtypes_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call(np.ones((2, 2), np.int8), np.ones(2, np.float32))
 
 
 CHANGES = st.tuples(st.booleans(), st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.0]))

@@ -161,10 +161,9 @@ def test_opposite_words_cancel_to_a_score_of_0_without_shares() -> None:
 
 
 def test_explain_refuses_what_it_cannot_explain(fruit: StaticEmbedder) -> None:
-    with pytest.raises(InputError, match="got NoneType"):
-        fruit.explain(None)
-    with pytest.raises(InputError, match=r"got int \(3\)"):
-        fruit.explain("apple", 3)
+    for texts, message in (([None], "got NoneType"), (["apple", 3], r"got int \(3\)")):
+        with pytest.raises(InputError, match=message):
+            fruit.explain(*texts)
     words = [f"w{number}" for number in range(600)]
     model = StaticEmbedder(Vocabulary(words), np.ones((600, 1), np.float32))
     with pytest.raises(InputError, match="600 x 600 distinct words would give more than 250,000 rows"):

@@ -82,10 +82,12 @@ def test_duplicates_keep_a_table_with_its_header(tmp_path, fruit):
         warnings.simplefilter("ignore")
         write_kept(source, duplicates(source, fruit), target)
     assert pd.read_csv(target).equals(frame.drop(2).reset_index(drop=True))
-    with pytest.raises(InputError, match=r"is \.csv; end the name of .*y\.txt"):
-        check_copy(CorpusFile(source), tmp_path / "y.txt")
-    with pytest.raises(InputError, match=r"copies of \.json files cannot be written"):
-        check_copy(CorpusFile("x.json"), tmp_path / "y.json")
+    for file, copy, message in (
+        (source, "y.txt", r"is \.csv; end the name of .*y\.txt"),
+        ("x.json", "y.json", r"copies of \.json files cannot be written"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_copy(CorpusFile(file), tmp_path / copy)
     with pytest.raises(CorpusError, match="has 4 texts, and 3 were expected"):
         copy_rows(CorpusFile(source), target, np.ones(3, bool))
 
