@@ -125,7 +125,7 @@ def not_utf8() -> pa.Array:
         ({"text": [1]}, "holds int64, not text"),
         ({"text": [b"a"]}, "holds binary, not text"),
         ({"text": ["a"], "embedding": [1]}, "called 'embedding'"),
-        ({"id": [7, 8, 9], "text": not_utf8()}, r"row {'id': 8} is not UTF-8: invalid start byte"),
+        ({"id": [7, 8, 9], "text": not_utf8()}, r"not UTF-8, or damaged: .*index 1"),
     ],
 )
 def test_what_is_no_batch_of_texts_is_named(fruit, columns, message):
@@ -208,11 +208,11 @@ BAD = {
     "empty": ("a.txt", b"", {}, "a.txt holds no texts"),
     "no rows": ("a.parquet", pa.table({"text": pa.array([], pa.string())}), {}, "holds no texts"),
     "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or not a parquet file"),
-    "no column": ("a.parquet", pa.table({"b": ["x"]}), {}, "no column 'text'; the columns are b"),
-    "numbers": ("a.parquet", pa.table({"text": [1]}), {}, "holds int64, not text"),
-    "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_field": "own"}, "no column 'own'; the columns are text"),
-    "odd id": ("a.parquet", pa.table({"text": ["x"], "o": [0.5]}), {"id_field": "o"}, "double; ids are strings"),
-    "null id": ("a.parquet", pa.table({"text": ["x"] * 2, "o": ["k", None]}), {"id_field": "o"}, "row 1 has no id"),
+    "no column": ("a.parquet", pa.table({"b": ["x"]}), {}, "no column 'text'; it has b"),
+    "numbers": ("a.parquet", pa.table({"text": [1]}), {}, "row 1: 'text' holds a number, 1"),
+    "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_field": "own"}, "no column 'own'; it has text"),
+    "odd id": ("a.parquet", pa.table({"text": ["x"], "o": [0.5]}), {"id_field": "o"}, "float; ids are strings"),
+    "null id": ("a.parquet", pa.table({"text": ["x"] * 2, "o": ["k", None]}), {"id_field": "o"}, "row 2: no id"),
     "no field": ("a.jsonl", b'{"body": "x"}', {}, "line 1: no field 'text'"),
     "no own": ("a.jsonl", b'{"text": "x"}', {"id_field": "own"}, "line 1: no id under 'own'"),
     "mixed": ("a.jsonl", b'{"text": "", "o": 1}\n{"text": "", "o": "k"}', {"id_field": "o"}, "of several types"),
@@ -220,7 +220,12 @@ BAD = {
     "plain": ("a.txt", b"x\n", {"id_field": "own"}, "no id under 'own'"),
     "same": ("a.jsonl", b"{}", {"id_field": "text"}, "both 'text'"),
     "latin": ("a.txt", b"apple\nr\xe9sum\xe9\n", {}, "line 2 is not UTF-8"),
-    "latin parquet": ("a.parquet", pa.table({"text": not_utf8()}), {}, r"a.parquet: the text of row {'id': 1} is not"),
+    "latin parquet": (
+        "a.parquet",
+        pa.table({"text": not_utf8()}),
+        {},
+        "a.parquet, after row 0, is damaged, not UTF-8",
+    ),
 }
 
 
@@ -232,8 +237,6 @@ def test_bad_input_is_named_and_leaves_no_shard(fruit, tmp_path, case):
     with pytest.raises((CorpusError, InputError), match=message):
         encode_corpus(fruit, tmp_path / name, tmp_path / "out", **arguments)
     assert not list(tmp_path.glob("out/*shard*")) and not list(tmp_path.glob("out/*.parquet"))
-    if case in ("null id", "latin parquet"):  # found by a worker: the folder is that of a run
-        return
     written(tmp_path / "good.txt", b"apple\n")
     assert len(encode_corpus(fruit, tmp_path / "good.txt", tmp_path / "out")) == 1
 
@@ -324,10 +327,10 @@ def test_damage_is_named_and_mended(fruit, corpus, tmp_path):
 
 
 def test_an_unfinished_run_is_not_read(fruit, tmp_path):
-    table = pa.table({"text": pa.concat_arrays([pa.array(["apple"] * 7), not_utf8()])})
+    table = pa.table({"text": pa.concat_arrays([pa.array(["apple"] * 300), not_utf8()])})
     with pytest.raises(CorpusError, match="not UTF-8"):
         encode_corpus(fruit, written(tmp_path / "c.parquet", table), tmp_path / "out", **SMALL)
-    assert len(content(tmp_path / "out")) == 1  # what was encoded stays
+    assert content(tmp_path / "out")  # what was encoded stays
     with pytest.raises(InputError, match="has not ended"):
         read_shards(tmp_path / "out")
 
@@ -589,7 +592,7 @@ except PellucidError as error:
 """
 
 
-def _limited(what: str, path: Path, megabytes: int = 700) -> str:
+def _limited(what: str, path: Path, megabytes: int = 900) -> str:
     command = [sys.executable, "-c", LIMITED, what, str(path), str(megabytes)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

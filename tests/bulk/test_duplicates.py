@@ -356,15 +356,6 @@ def test_another_corpus_or_format_is_refused_and_nothing_written(model, tmp_path
     assert not target.exists()
 
 
-def test_a_corpus_that_changes_while_it_is_read_is_refused(model, tmp_path, monkeypatch):
-    source = tmp_path / "a.txt"
-    source.write_text("\n".join(CORPUS) + "\n", encoding="utf-8")
-    report = near_duplicates._report
-    monkeypatch.setattr(near_duplicates, "_report", lambda *a: source.write_text("worda\n") and report(*a))
-    with pytest.raises(CorpusError, match="now has 1"):
-        duplicates(source, model)
-
-
 def test_the_command(model, tmp_path):
     model.save_pretrained(tmp_path / "model")
     (tmp_path / "a.txt").write_text("\n".join(CORPUS) + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ from pellucid.errors import CorpusError
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.training.parallel import read_parallel
-from pellucid.text import CorpusFile, delimited, lines, parquet, tables
+from pellucid.text import CorpusFile, delimited, lines, tables
 from pellucid.text.lines import read_lines
 from pellucid.text.tables import is_path, read_texts
 
@@ -192,26 +192,6 @@ def test_a_line_without_end_does_not_fill_memory(tmp_path, monkeypatch, ending):
         list(read_texts(tmp_path / f"t.txt{ending}"))
     assert tracemalloc.get_traced_memory()[1] < 12 << 20  # the window of xz is 8 MB
     tracemalloc.stop()
-
-
-@pytest.mark.parametrize("nest", [lambda t: t, lambda t: [t], lambda t: {"a": {"b": [None, t]}}, lambda t: [("k", t)]])
-def test_few_rows_of_parquet_are_read_at_once_where_many_point_to_a_long_text(tmp_path, nest):
-    """Wherever a column holds the text; the file is small, since it holds it once."""
-    values = [None, *[nest("a" * (1 << 20))] * 60]
-    kind = pa.map_(pa.string(), pa.string()) if isinstance(nest(""), list) and nest("") != [""] else None
-    pq.write_table(
-        pa.table({"more": pa.array(values, kind)}), tmp_path / "t.parquet", dictionary_pagesize_limit=1 << 30
-    )
-    batches = list(parquet.Table(tmp_path / "t.parquet").batches(["more"], 256))
-    assert sum(map(len, batches)) == 61 and max(map(len, batches)) <= 32
-
-
-def test_a_column_that_is_not_asked_for_does_not_slow_the_others(tmp_path):
-    column = pa.array(["a" * (1 << 20)] * 40)
-    table = pa.table({"text": ["b"] * 40, "more": column})
-    encodings = {"text": "PLAIN", "more": "DELTA_BYTE_ARRAY"}
-    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, column_encoding=encodings)
-    assert [len(batch) for batch in parquet.Table(tmp_path / "t.parquet").batches(["text"], 256)] == [40]
 
 
 def test_a_long_text_of_a_parquet_file_is_refused_as_a_long_line_is(tmp_path, monkeypatch):

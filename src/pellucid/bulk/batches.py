@@ -6,18 +6,17 @@ not on what was encoded before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pellucid.core.arrays import Role, validate_role
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, importing
 from pellucid.loading import load
-from pellucid.text.parquet import text_column_error
 
-import pyarrow as pa  # isort: skip  # after text.parquet, which says what to install where it is absent
+with importing("parquet", "pyarrow"):
+    import pyarrow as pa
 
 EMBEDDING, INDICES, VALUES = "embedding", "indices", "values"
 """The columns of a dense embedding, and the two of a sparse one."""
@@ -59,14 +58,17 @@ class BatchEncoder:
 
         Raises:
             InputError: there is no such column, or it holds something else; or a column has the name of a result.
-            CorpusError: a text is not UTF-8; the message says what else is in its row.
+            CorpusError: a text is not UTF-8; the message says which.
         """
-        column_index = checked_column(batch.schema, self.column)
+        column_index = _checked_column(batch.schema, self.column)
         other_columns = batch.remove_column(column_index)
         texts = batch.column(column_index).cast(pa.large_string())
         texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         texts = texts.fill_null("") if texts.null_count else texts
-        _check_utf8(texts, other_columns)
+        try:  # Parquet files may hold other bytes than UTF-8, on which the C kernels rely
+            texts.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorpusError(f"the texts are not UTF-8, or damaged: {error}") from error
         rows = getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
         if isinstance(self.encoder, EncoderEmbedder):
             rows = self.encoder.similarity_rows(rows)
@@ -80,34 +82,16 @@ class BatchEncoder:
         return other_columns
 
 
-def checked_column(schema: Any, column: str, other_columns: Sequence[str] | None = None) -> int:
-    """Return the index of the column of texts, after checking that it holds text and no column has a reserved name.
-
-    `other_columns` are those that stay; None is all of them.
-    """
+def _checked_column(schema: Any, column: str) -> int:
+    """Return the index of the column of texts, after checking that it holds text and no column has a reserved name."""
     if schema.names.count(column) != 1:
         many = "several columns" if column in schema.names else "no column"
         raise InputError(f"there is {many} {column!r:.80}; the columns are {', '.join(schema.names)!s:.300}")
     index: int = schema.names.index(column)
-    if error := text_column_error(schema, index):
-        raise InputError(error)
-    reserved = {EMBEDDING, INDICES, VALUES} & (
-        {*schema.names} - {column} if other_columns is None else {*other_columns}
-    )
-    if reserved:
+    kind = schema.field(index).type
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if str(inner) not in ("string", "large_string", "string_view", "null"):
+        raise InputError(f"column {column!r:.80} holds {kind!s:.80}, not text; name the column of the texts")
+    if reserved := {EMBEDDING, INDICES, VALUES} & {*schema.names} - {column}:
         raise InputError(f"a column is called {min(reserved)!r}, as that of the embeddings is; give it another name")
     return index
-
-
-def _check_utf8(texts: Any, other_columns: Any) -> None:
-    """Check that the bytes are UTF-8: Parquet files may hold others, and the C kernels rely on it."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid as error:
-        for row in range(len(texts)):
-            try:
-                texts[row].as_py()
-            except UnicodeDecodeError as reason:
-                row_values = other_columns.slice(row, 1).to_pylist()[0] if other_columns.num_columns else row
-                raise CorpusError(f"the text of row {row_values!s:.200} is not UTF-8: {reason.reason}") from error
-        raise CorpusError(f"the texts are damaged: {error}") from error

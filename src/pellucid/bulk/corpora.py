@@ -10,13 +10,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pellucid.bulk.batches import EMBEDDING, BatchEncoder, checked_column
+from pellucid.bulk.batches import EMBEDDING, BatchEncoder
 from pellucid.core.arrays import Role
 from pellucid.core.fingerprint import record_model
 from pellucid.errors import CorpusError, InputError, ModelFolderError, check_integer, shown
@@ -24,7 +21,6 @@ from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum, writing
 from pellucid.progress import Progress
 from pellucid.text.lines import batches_by_size, check_file
-from pellucid.text.parquet import Table
 from pellucid.text.tables import CorpusFile, corpus_file, is_path
 from pellucid.text.unicode import well_formed
 
@@ -81,6 +77,10 @@ def encode_corpus(
         file = replace(file, id_field=id_field)
     has_ids = id_field is not None
     _check_paths(file, folder, has_ids)
+    first_id, _ = next(_texts_with_ids(file, has_ids), (None, ""))
+    if first_id is None:
+        raise CorpusError(f"{file} holds no texts; there is nothing to encode")
+    id_column = pa.field(file.id_field if has_ids else ROW, pa.string() if type(first_id) is str else pa.int64())
     encode = BatchEncoder(model, column=file.field, role=role)
     with WorkFolder(folder) as work:
         before = _stamp(file.source)
@@ -89,22 +89,24 @@ def encode_corpus(
         work.bind_settings({**settings, "corpus": checksum(file.source), **options})
         record_model(work.metadata, encode.encoder, folder)
         shards = _finished(folder, work.metadata.get("shards", {}))
-        n_texts = 0
-        batches = _cut(_batches(file, has_ids), shard_size)
+        numbered = enumerate(_texts_with_ids(file, has_ids))
         with Progress("encoding") as progress:
-            for number, numbered in groupby(batches, key=itemgetter(0)):
+            for number, group in groupby(numbered, key=lambda item: item[0] // shard_size):
                 name = f"shard-{number:06d}.parquet"
                 if name not in shards:
-                    shards[name] = _write_shard(folder / name, map(encode, map(itemgetter(1), numbered)), file, before)
+                    batches = map(encode, _batches(file, id_column, (row for _, row in group)))
+                    shards[name] = _write_shard(folder / name, batches, file, before)
                     work.commit({"shards": shards, "complete": False})
-                n_texts += shards[name]["texts"]
                 progress.advance(shards[name]["texts"])
-        if not n_texts:
-            raise CorpusError(f"{file} holds no texts; nothing was encoded")
-        names = sorted(shards)
-        summary = {"texts": n_texts, "dimension": encode.encoder.get_embedding_dimension(), "complete": True}
-        work.commit({"id": id_field or ROW, "shards": {name: shards[name] for name in names}, **summary})
-    return [folder / name for name in names]
+        shards = dict(sorted(shards.items()))
+        n_texts, dimension = (
+            sum(record["texts"] for record in shards.values()),
+            encode.encoder.get_embedding_dimension(),
+        )
+        work.commit(
+            {"id": id_column.name, "shards": shards, "texts": n_texts, "dimension": dimension, "complete": True}
+        )
+    return [folder / name for name in shards]
 
 
 def _check_paths(file: CorpusFile, folder: Path, has_ids: bool) -> None:
@@ -114,8 +116,6 @@ def _check_paths(file: CorpusFile, folder: Path, has_ids: bool) -> None:
     check_file(file.source)
     if has_ids and file.id_field == file.field:
         raise InputError(f"field and id_field are both {shown(file.field, 80)}; name the field of the ids")
-    if file.kind == ".parquet":
-        _check_columns(file, has_ids)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder for the shards")
     has_files = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
@@ -123,89 +123,42 @@ def _check_paths(file: CorpusFile, folder: Path, has_ids: bool) -> None:
         raise InputError(f"{folder} holds something else than an encoded corpus; name a new or empty folder")
 
 
-def _check_columns(file: CorpusFile, has_ids: bool) -> None:
-    table = Table(file.source)
-    table.check_once([file.field, *[file.id_field] * has_ids])
-    schema = table.schema
-    try:
-        checked_column(schema, file.field, other_columns=[file.id_field] * has_ids)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
-    if not has_ids:
-        return
-    if file.id_field not in schema.names:
-        raise InputError(f"{file}: there is no column {file.id_field!r:.80}; the columns are {', '.join(schema.names)}")
-    kind = schema.field(file.id_field).type
-    if not (pa.types.is_integer(kind) or str(kind) in ("string", "large_string", "string_view")):
-        raise InputError(f"{file}: column {file.id_field!r:.80} holds {kind!s:.80}; ids are strings or integers")
+def _texts_with_ids(file: CorpusFile, has_ids: bool) -> Iterator[tuple[Any, str]]:
+    """Yield the texts of a corpus after their ids, or the numbers of their rows."""
+    return file.texts_with_ids() if has_ids else iter(enumerate(file))
 
 
-def _batches(file: CorpusFile, has_ids: bool) -> Iterator[Any]:
-    """Yield the texts of a corpus and their ids, or the numbers of their rows, as record batches."""
-    rows = 0
-    for columns in _parquet_columns(file, has_ids) if file.kind == ".parquet" else _columns(file, has_ids):
-        *ids, texts = columns
-        if ids and ids[0].null_count:
-            row = rows + ids[0].is_null().index(True).as_py()
-            raise CorpusError(f"{file}: row {row:,} has no id under {file.id_field!r}; give it one")
-        ids = ids or [pa.array(np.arange(rows, rows + len(texts)))]
-        rows += len(texts)
-        yield pa.record_batch([*ids, texts], names=[file.id_field if has_ids else ROW, file.field])
-
-
-def _parquet_columns(file: CorpusFile, has_ids: bool) -> Iterator[list[Any]]:
-    names = [*[file.id_field] * has_ids, file.field]
-    yield from (batch.columns for batch in Table(file.source).batches(names, _BATCH_TEXTS))
-
-
-def _columns(file: CorpusFile, has_ids: bool) -> Iterator[list[Any]]:
-    rows = file.texts_with_ids() if has_ids else ((None, text) for text in file)
-    kind = None  # of the ids
+def _batches(file: CorpusFile, id_column: Any, rows: Iterator[tuple[Any, str]]) -> Iterator[Any]:
+    """Yield ids and texts as record batches."""
+    schema = pa.schema([id_column, pa.field(file.field, pa.large_string())])
     for block in batches_by_size(rows, _BATCH_TEXTS, lambda row: len(row[1])):
         ids, texts = zip(*block, strict=True)
-        columns = [pa.array(list(map(well_formed, texts)), pa.large_string())]
-        if has_ids:
-            try:
-                columns.insert(0, pa.array(ids, kind))
-            except (pa.ArrowException, OverflowError) as error:
-                raise CorpusError(f"{file}: ids under {file.id_field!r:.80} are of several types: {error}") from error
-            kind = columns[0].type
-        yield columns
-
-
-def _cut(batches: Iterator[Any], size: int) -> Iterator[tuple[int, Any]]:
-    """Yield the number of a shard and a batch of its rows, cut at the same rows each time."""
-    row = 0
-    for batch in batches:
-        start = 0
-        while start < len(batch):
-            part = batch.slice(start, min(len(batch) - start, size - row % size))
-            yield row // size, part
-            row, start = row + len(part), start + len(part)
+        try:
+            columns = [pa.array(ids, id_column.type), pa.array(list(map(well_formed, texts)), pa.large_string())]
+        except (pa.ArrowException, OverflowError) as error:
+            raise CorpusError(f"{file}: ids under {file.id_field!r:.80} are of several types: {error}") from error
+        yield pa.record_batch(columns, schema=schema)
 
 
 def _write_shard(path: Path, batches: Iterator[Any], file: CorpusFile, before: tuple[int, int]) -> dict[str, Any]:
     """Write one shard, whole or not at all, and return its record, by which another file in its place is noticed."""
     n_texts, writer = 0, None
-    try:
-        with writing(path) as tmp_path:
-            try:
-                for batch in batches:
-                    dense = EMBEDDING in batch.schema.names
-                    writer = writer or ParquetWriter(
-                        tmp_path, batch.schema, compression="none" if dense else "zstd", use_dictionary=False,
-                        write_statistics=False, write_page_checksum=True,
-                    )  # fmt: skip
-                    writer.write_batch(batch)
-                    n_texts += len(batch)
-            finally:
-                if writer is not None:
-                    writer.close()
-            if _stamp(file.source) != before:
-                raise CorpusError("it was changed while it was read; start again when no other program writes to it")
-            return {"texts": n_texts, "size": tmp_path.stat().st_size, "sha256": checksum(tmp_path)}
-    except CorpusError as error:
-        raise CorpusError(f"{file}: {error}") from error
+    with writing(path) as tmp_path:
+        try:
+            for batch in batches:
+                dense = EMBEDDING in batch.schema.names
+                writer = writer or ParquetWriter(
+                    tmp_path, batch.schema, compression="none" if dense else "zstd", use_dictionary=False,
+                    write_statistics=False, write_page_checksum=True,
+                )  # fmt: skip
+                writer.write_batch(batch)
+                n_texts += len(batch)
+        finally:
+            if writer is not None:
+                writer.close()
+        if _stamp(file.source) != before:
+            raise CorpusError(f"{file} was changed while it was read; start again when no other program writes to it")
+        return {"texts": n_texts, "size": tmp_path.stat().st_size, "sha256": checksum(tmp_path)}
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -1,22 +1,20 @@
-"""Near-duplicates of a corpus of any size: which texts nearly repeat an earlier one, and how they differ.
+"""Near-duplicates of a corpus: which texts nearly repeat an earlier one, and how they differ.
 
 The texts are read in order. A text is a duplicate if an earlier kept text reaches the threshold; otherwise it is kept.
 So every removed text is within the threshold of a kept one. With connected components this would not hold: in a chain
 of small changes the first text and the last may have nothing in common. Each text is compared with the kept ones only:
 ten thousand texts of one form make ten thousand pairs here, and fifty million there.
 
-Equal texts are found by their hashes. The nearest kept text comes from `KeptTexts`; every pair that it proposes is
-scored again by the model before it is reported.
+The nearest kept text comes from `KeptTexts`; every pair that it proposes is scored again by the model before it is
+reported.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as data_field
-from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -28,7 +26,7 @@ from pellucid.analysis.coordinates import guessed_words, guesses_note
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.core.arrays import l2_normalize, to_2d_array
 from pellucid.core.embedder import Embedder
-from pellucid.errors import CorpusError, InputError, check_number, importing
+from pellucid.errors import InputError, check_number, importing
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.explain.views.report import Report
@@ -36,11 +34,10 @@ from pellucid.loading import load
 from pellucid.persistence.store import check_vacant, writing
 from pellucid.process import cached_property
 from pellucid.progress import Progress
-from pellucid.text.tables import Corpus, CorpusFile, check_copy, copy_rows, corpus_file, is_path, read_texts
+from pellucid.text.tables import Corpus, CorpusFile, check_copy, copy_rows, corpus_file, read_texts
 from pellucid.text.unicode import canonicalize, lowercase, normalize
 from pellucid.text.words import split_words
 
-Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
@@ -192,8 +189,7 @@ def duplicates(
 
     All pairs are compared exactly up to 32,768 kept texts, and for sparse embeddings always, in time that grows with
     the square of their number. Beyond, candidates come from faiss and a few duplicates may be missed; docs/toolkit.md
-    says how many. Memory: two bytes a dimension for each kept text, and the texts of all pairs. A file is read twice,
-    and must not change in between.
+    says how many. Memory: two bytes a dimension for each kept text, and the texts.
 
     Args:
         texts: a file (.txt with a text a line, .csv, .tsv, .jsonl, .json, .parquet, .xlsx), a `CorpusFile`, which says
@@ -213,104 +209,24 @@ def duplicates(
     """
     check_number("threshold", threshold, above=0, most=1)
     model = load(model)
-    corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
-    finder = _Finder(model, threshold, same_numbers)
-    with Progress("comparing", enabled=show_progress_bar) as progress:
-        remaining = read_texts(corpus, field=field)
-        while chunk := list(islice(remaining, _CHUNK_TEXTS)):
-            finder.take(chunk)
-            progress.advance(len(chunk))
-    if not finder.representatives:
+    corpus = list(read_texts(texts, field=field))
+    if not corpus:
         raise InputError("the corpus holds no text; there is nothing to compare")
-    return _report(finder, corpus, field)
-
-
-class _Finder:
-    """The state after some texts: which are kept, and for the others which text is kept in their place."""
-
-    def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
-        self.model, self.threshold, self.same_numbers = model, threshold, same_numbers
-        self.representatives = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
-        self.is_equal = bytearray()  # for each text 1 where an earlier one is equal to it
-        self.unknown = 0  # different texts without a known word
-        self.guessed: dict[str, None] = {}  # words that the model guesses
-        self._index_by_digest: dict[bytes, int] = {}  # of a text -> its number
-        self._kept = KeptTexts()
-
-    def take(self, texts: list[str]) -> None:
-        """Compare the next texts with those that are kept, and with each other."""
-        start = len(self.representatives)
-        self.representatives.extend([-1] * len(texts))
-        self.is_equal.extend(bytes(len(texts)))
-        new = []
-        for index, text in enumerate(texts, start):
-            first = self._index_by_digest.setdefault(_digest(text), index)
-            if first == index:
-                new.append(index)
-            else:
-                self.representatives[index], self.is_equal[index] = first, True
-        if new:
-            self._compare(new, [texts[index - start] for index in new])
-
-    def _compare(self, new: list[int], texts: list[str]) -> None:
-        """Compare texts without an equal one before them."""
-        rows = _rows(self.model, texts, new)
-        is_known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
-        self.unknown += int((~is_known).sum())
-        indices = np.array(new)[is_known]
-        rows = rows[np.flatnonzero(is_known)]
-        if not len(indices):
-            return
-        known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
-        guesses = guessed_words(self.model, known_texts)
-        self.guessed |= dict.fromkeys(islice(chain(*guesses), 1_000 - len(self.guessed)))
-        signatures = np.array([_signature(*item, self.same_numbers) for item in zip(known_texts, guesses)], np.int64)
-        representatives, scores = self._kept.nearest(rows, signatures, self.threshold)
-        similarities = _similarities(rows, signatures, rows, signatures)
-        is_kept = _take_in_order(similarities, self.threshold, indices, representatives, scores)
-        for index, representative in zip(indices.tolist(), representatives.tolist()):
-            self.representatives[index] = representative
-        if is_kept.any():
-            self._kept.add(rows[np.flatnonzero(is_kept)], indices[is_kept], signatures[is_kept])
-
-
-def _take_in_order(
-    similarities: Scores, threshold: float, indices: Numbers, representatives: Numbers, scores: Scores
-) -> Flags:
-    """Decide about the texts of a block in order, and return which are kept; changes the last two arguments."""
-    is_kept = representatives < 0
-    is_close = np.tril(_reaches(similarities, threshold), -1)
-    for index in np.flatnonzero(is_close.any(axis=1)).tolist():
-        earlier_kept = np.flatnonzero(is_close[index, :index] & is_kept[:index])
-        if not len(earlier_kept):
-            continue
-        best = earlier_kept[similarities[index, earlier_kept].argmax()]
-        is_kept[index] = False
-        if similarities[index, best] > scores[index]:
-            representatives[index], scores[index] = indices[best], similarities[index, best]
-    return is_kept
-
-
-def _report(finder: _Finder, corpus: Corpus, field: str) -> Duplicates:
-    """Read the texts of all pairs again, score the pairs anew, and describe them."""
-    representatives = np.frombuffer(finder.representatives, np.int64).copy()
-    equal = np.frombuffer(finder.is_equal, np.bool_)
-    needed = np.zeros(len(representatives), np.bool_)
-    needed[representatives >= 0] = needed[representatives[representatives >= 0]] = True
-    texts = _texts_for(corpus, field, needed)
-    scores = np.ones(len(representatives))
-    close = np.flatnonzero((representatives >= 0) & ~equal)
-    for chunk in (close[start : start + _CHUNK_TEXTS] for start in range(0, len(close), _CHUNK_TEXTS)):
-        sides = ([texts[index] for index in numbers.tolist()] for numbers in (representatives[chunk], chunk))
-        first, second = (finder.model.encode(side) for side in sides)
-        scores[chunk] = np.round(finder.model.similarity_pairwise(first, second).astype(np.float64), _SCORE_DECIMALS)
-    representatives[close[scores[close] < finder.threshold]] = -1  # candidates by rounding
-    for index in np.flatnonzero(equal).tolist():
-        representative = representatives[index]
-        if representatives[representative] >= 0:
-            representatives[index], scores[index] = representatives[representative], scores[representative]
-    duplicate = np.flatnonzero(representatives >= 0).tolist()
-    pairs = tuple(_pair(texts, int(representatives[n]), n, float(scores[n])) for n in duplicate)
+    first_index: dict[str, int] = {}
+    firsts = np.array([first_index.setdefault(canonicalize(text), index) for index, text in enumerate(corpus)])
+    is_first = firsts == np.arange(len(corpus))
+    finder, representatives = _Finder(model, threshold, same_numbers), np.full(len(corpus), -1)
+    with Progress("comparing", enabled=show_progress_bar) as progress:
+        for start in range(0, len(corpus), _CHUNK_TEXTS):
+            chunk = start + np.flatnonzero(is_first[start : start + _CHUNK_TEXTS])
+            finder.compare(chunk, [corpus[index] for index in chunk.tolist()], representatives)
+            progress.advance(min(_CHUNK_TEXTS, len(corpus) - start))
+    scores = _score_pairs(finder, corpus, representatives)
+    equal = np.flatnonzero(~is_first)
+    representatives[equal] = np.where(representatives[firsts[equal]] < 0, firsts[equal], representatives[firsts[equal]])
+    scores[equal] = scores[firsts[equal]]
+    duplicate_indices = np.flatnonzero(representatives >= 0).tolist()
+    pairs = tuple(_pair(corpus, int(representatives[n]), n, float(scores[n])) for n in duplicate_indices)
     members: dict[int, list[DuplicatePair]] = {}
     for pair in pairs:
         members.setdefault(pair.kept, []).append(pair)
@@ -319,30 +235,71 @@ def _report(finder: _Finder, corpus: Corpus, field: str) -> Duplicates:
         for first, group in members.items()
     ]
     return Duplicates(
-        family=finder.model.family,
-        threshold=float(finder.threshold),
-        texts=len(representatives),
-        equal=int(equal.sum()),
+        family=model.family,
+        threshold=float(threshold),
+        texts=len(corpus),
+        equal=len(equal),
         unknown=finder.unknown,
         pairs=pairs,
         groups=tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept))),
         guessed=tuple(finder.guessed),
-        model=finder.model,
+        model=model,
     )
 
 
-def _texts_for(corpus: Corpus, field: str, needed: Flags) -> dict[int, str]:
-    texts: dict[int, str] = {}
-    index = -1
-    for index, text in enumerate(read_texts(corpus, field=field)):
-        if index < len(needed) and needed[index]:
-            texts[index] = text
-    if index + 1 != len(needed):
-        raise CorpusError(f"{corpus!s:.200} had {len(needed):,} texts and now has {index + 1:,}; do not change it")
-    return texts
+class _Finder:
+    """What is known after some texts: those that are kept, and what the model does not know."""
+
+    def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
+        self.model, self.threshold, self.same_numbers = model, threshold, same_numbers
+        self.unknown = 0  # different texts without a known word
+        self.guessed: dict[str, None] = {}  # words that the model guesses
+        self._numbers: dict[Any, int] = {((), (), ()): 0}  # of what two duplicates must share
+        self._kept = KeptTexts()
+
+    def compare(self, indices: Numbers, texts: list[str], representatives: Numbers) -> None:
+        """Compare different texts with those that are kept and with each other, and set their representatives."""
+        rows = _rows(self.model, texts, indices)
+        is_known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+        self.unknown += int((~is_known).sum())
+        if not is_known.any():
+            return
+        rows, indices = rows[np.flatnonzero(is_known)], indices[is_known]
+        known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
+        guesses = guessed_words(self.model, known_texts)
+        self.guessed |= dict.fromkeys(islice(chain(*guesses), 1_000 - len(self.guessed)))
+        shared = (
+            (find_signed_names(text), tuple(sorted(words)), find_numbers(text) if self.same_numbers else ())
+            for text, words in zip(known_texts, guesses)
+        )
+        signatures = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in shared])
+        nearest, scores = self._kept.nearest(rows, signatures, self.threshold)
+        similarities = _similarities(rows, signatures, rows, signatures)
+        is_close = np.tril(_reaches(similarities, self.threshold), -1)
+        for row in np.flatnonzero(is_close.any(axis=1)).tolist():
+            earlier = np.flatnonzero(is_close[row] & (nearest < 0))
+            if len(earlier):
+                best = earlier[similarities[row, earlier].argmax()]
+                if similarities[row, best] > scores[row]:
+                    nearest[row] = indices[best]
+        representatives[indices] = nearest
+        is_kept = nearest < 0
+        self._kept.add(rows[np.flatnonzero(is_kept)], indices[is_kept], signatures[is_kept])
 
 
-def _pair(texts: dict[int, str], representative: int, duplicate: int, score: float) -> DuplicatePair:
+def _score_pairs(finder: _Finder, corpus: Sequence[str], representatives: Numbers) -> npt.NDArray[np.float64]:
+    """Return the score of each text to its representative, 1 for none; drop candidates that were one by rounding."""
+    scores, duplicate = np.ones(len(corpus)), np.flatnonzero(representatives >= 0)
+    for start in range(0, len(duplicate), _CHUNK_TEXTS):
+        chunk = duplicate[start : start + _CHUNK_TEXTS]
+        sides = (finder.model.encode([corpus[n] for n in side.tolist()]) for side in (representatives[chunk], chunk))
+        scores[chunk] = np.round(finder.model.similarity_pairwise(*sides).astype(np.float64), _SCORE_DECIMALS)
+    is_below = scores < finder.threshold
+    representatives[is_below], scores[is_below] = -1, 1
+    return scores
+
+
+def _pair(texts: Sequence[str], representative: int, duplicate: int, score: float) -> DuplicatePair:
     first, second = texts[representative], texts[duplicate]
     words1, words2 = (Counter(lowercase(word.text) for word in split_words(text)) for text in (first, second))
     return DuplicatePair(
@@ -357,31 +314,20 @@ def _pair(texts: dict[int, str], representative: int, duplicate: int, score: flo
     )
 
 
-def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
+def _rows(model: Embedder, texts: list[str], indices: Numbers) -> Any:
     """Return rows whose products are the model's similarities."""
     encoded = model.encode(texts)
     rows = to_2d_array(encoded) if model.similarity_fn_name == "dot" else l2_normalize(encoded)
     is_broken = ~np.isfinite(np.asarray(rows.sum(axis=1)).ravel())
     if is_broken.any():
-        number = numbers[int(is_broken.argmax())]
-        raise InputError(f"the model gives NaN or infinity for text {number}; check its tables with pellucid doctor -m")
+        index = indices[is_broken.argmax()]
+        raise InputError(f"the model gives NaN or infinity for text {index}; check its tables with pellucid doctor -m")
     return rows
 
 
 def _reaches(scores: Any, threshold: float) -> Any:
     """Return which scores reach the threshold, rounded as they are reported."""
     return scores >= threshold - 0.5 * 10**-_SCORE_DECIMALS
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(canonicalize(text).encode(), digest_size=16).digest()  # no two texts of one are known
-
-
-def _signature(text: str, guesses: list[str], same_numbers: bool) -> int:
-    """Return a hash of what two duplicates must share: signed names, guessed words and, if asked, numbers."""
-    names, text_numbers = find_signed_names(text), find_numbers(text) if same_numbers else ()
-    shared = "\n".join([*names, "", *sorted(guesses), "", *text_numbers])
-    return int.from_bytes(_digest(shared)[:8], "little", signed=True) if shared.strip() else 0
 
 
 def write_kept(
@@ -424,7 +370,6 @@ _GROWTH = 4
 _N_PROBED_CELLS = 8  # cells that a question looks into
 _SAMPLE = 50  # rows a cell that the centres are found from
 _STEPS = 8  # of KMeans: later ones move few rows
-_CHUNK_ROWS = 65_536  # float32 rows at once while the cells are made anew
 _FLOAT16 = 2.0**-11  # the largest change of a product of two unit rows by float16
 
 
@@ -437,8 +382,8 @@ class KeptTexts:
 
     def __init__(self) -> None:
         """Begin without rows."""
-        self._indices, self._signatures = array("q"), array("q")
-        self._blocks: list[Any] = []
+        self._indices = self._signatures = np.zeros(0, np.int64)
+        self._blocks: list[tuple[Any, Numbers, Numbers]] = []  # rows, indices, signatures
         self._cells: Any = None
         self._rebuilt_at = 0
 
@@ -447,59 +392,55 @@ class KeptTexts:
 
         Below the threshold, less what float16 may change, they are -1 and minus infinity.
         """
-        places, scores = np.zeros(len(signatures), np.int64), np.full(len(signatures), -np.inf, np.float32)
-        kept_signatures = np.frombuffer(self._signatures, np.int64)
+        count = np.arange(len(signatures))
+        nearest, scores = np.full(len(count), -1), np.full(len(count), -np.inf, np.float32)
+        for similarities, indices in self._candidates(rows, signatures):
+            best = similarities.argmax(axis=1)
+            best_scores, best_indices = similarities[count, best], np.broadcast_to(indices, similarities.shape)
+            nearest = np.where(best_scores > scores, best_indices[count, best], nearest)
+            scores = np.maximum(scores, best_scores)
+        is_near = _reaches(scores, threshold - (_FLOAT16 if self._cells is not None else 0))
+        return np.where(is_near, nearest, -1), np.where(is_near, scores, np.float32(-np.inf))
+
+    def _candidates(self, rows: Any, signatures: Numbers) -> Iterator[tuple[Scores, Numbers]]:
+        """Yield products of the rows with kept ones, [n, m], and the indices of these, [m] or [n, m]."""
         if self._cells is not None:
-            threshold -= _FLOAT16
-            candidate_scores, candidates = self._cells.search(np.ascontiguousarray(rows, np.float32), _CANDIDATES)
-            is_other = (candidates < 0) | (kept_signatures[candidates] != signatures[:, None])
-            candidate_scores[is_other] = -np.inf
-            places, scores = _take_best(candidates, candidate_scores)
-        start = 0
-        for block in self._blocks:
-            end = start + block.shape[0]
-            similarities = _similarities(rows, signatures, block, kept_signatures[start:end])
-            block_places, block_scores = _take_best(np.arange(start, end)[None], similarities)
-            places, scores = np.where(block_scores > scores, block_places, places), np.maximum(scores, block_scores)
-            start = end
-        indices, is_near = np.full(len(scores), -1), _reaches(scores, threshold)
-        indices[is_near] = np.frombuffer(self._indices, np.int64)[places[is_near]]
-        return indices, np.where(is_near, scores, np.float32(-np.inf))
+            similarities, places = self._cells.search(np.ascontiguousarray(rows, np.float32), _CANDIDATES)
+            similarities[(places < 0) | (self._signatures[places] != signatures[:, None])] = -np.inf
+            yield similarities, self._indices[places]
+        for block, indices, block_signatures in self._blocks:
+            yield _similarities(rows, signatures, block, block_signatures), indices
 
     def add(self, rows: Any, indices: Numbers, signatures: Numbers) -> None:
         """Add rows of texts: float32 [n, dimension], an array or CSR."""
-        self._indices.extend(indices.tolist())
-        self._signatures.extend(signatures.tolist())
-        count = len(self._indices)
+        if not len(indices):
+            return
+        self._indices, self._signatures = np.append(self._indices, indices), np.append(self._signatures, signatures)
         if self._cells is not None:
             self._cells.add(np.ascontiguousarray(rows, np.float32))
-            if count >= _GROWTH * self._rebuilt_at:
-                self._rebuild(self._cells.reconstruct_batch, count, int(self._cells.d))
-            return
-        self._blocks.append(rows)
-        if not hasattr(rows, "tocsr") and count > _MAX_EXACT_ROWS:
-            all_rows = np.concatenate(self._blocks)
-            self._blocks = []
-            self._rebuild(all_rows.__getitem__, *all_rows.shape)
+        else:
+            self._blocks.append((rows, indices, signatures))
+        count = len(self._indices)
+        if count > _MAX_EXACT_ROWS and count >= _GROWTH * self._rebuilt_at and not hasattr(rows, "tocsr"):
+            self._rebuild(count)
 
-    def _rebuild(self, rows_for: Any, count: int, dimension: int) -> None:
-        """Put rows into new cells; `rows_for` returns rows by their indices."""
+    def _rebuild(self, count: int) -> None:
+        """Put all rows into new cells."""
         with importing("scale", "faiss-cpu"):
             import faiss
+        rows = self._cells.reconstruct_n(0, count) if self._cells else np.concatenate([b[0] for b in self._blocks])
         cells = int(4 * count**0.5)
         sample = np.unique(np.linspace(0, count - 1, min(count, cells * _SAMPLE)).astype(np.int64))
-        cells = min(cells, len(sample))
+        cells, dimension = min(cells, len(sample)), rows.shape[1]
         index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(dimension), dimension, cells, faiss.ScalarQuantizer.QT_fp16,
             faiss.METRIC_INNER_PRODUCT, False,
         )  # fmt: skip
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = _STEPS, _SAMPLE, 1
         index.nprobe = min(_N_PROBED_CELLS, cells)
-        index.train(rows_for(sample))
-        for start in range(0, count, _CHUNK_ROWS):
-            index.add(rows_for(np.arange(start, min(start + _CHUNK_ROWS, count))))
-        index.make_direct_map()  # to read rows by their numbers when the cells are made anew
-        self._cells, self._rebuilt_at = index, count
+        index.train(rows[sample])
+        index.add(rows)
+        self._cells, self._blocks, self._rebuilt_at = index, [], count
 
 
 def _similarities(rows: Any, signatures: Numbers, others: Any, other_signatures: Numbers) -> Scores:
@@ -509,10 +450,3 @@ def _similarities(rows: Any, signatures: Numbers, others: Any, other_signatures:
     if signatures.any() or other_signatures.any():
         np.copyto(similarities, -np.inf, where=signatures[:, None] != other_signatures)
     return similarities
-
-
-def _take_best(values: Numbers, scores: Scores) -> tuple[Numbers, Scores]:
-    """Return of each row the value with the largest score, and the score."""
-    best = scores.argmax(axis=1)[:, None]
-    values = np.broadcast_to(values, scores.shape)
-    return np.take_along_axis(values, best, axis=1)[:, 0], np.take_along_axis(scores, best, axis=1)[:, 0]

@@ -21,7 +21,6 @@ from uuid import UUID
 import numpy as np
 
 from pellucid.errors import MAX_WRITTEN_BITS, InputError, shown
-from pellucid.text.lines import NoValue
 from pellucid.text.unicode import canonicalize
 
 MAX_INTEGER = 2**53
@@ -130,8 +129,6 @@ def plain_value(value: Any, what: str) -> Any:
         return _number(value)
     if isinstance(value, Mapping):
         return value
-    if isinstance(value, NoValue):
-        raise LeftOut(value.reason)
     if isinstance(value, (list, tuple, set, frozenset)):
         return _items(value, what)
     if kind.__name__ in ("NAType", "NaTType"):  # of pandas

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from pellucid.errors import CorpusError, InputError, PellucidError, shown
 
@@ -67,12 +67,6 @@ def batches_by_size(
             batch, total = [], 0
     if batch:
         yield batch
-
-
-class NoValue(NamedTuple):
-    """A value of a file that Python cannot represent."""
-
-    reason: str
 
 
 def check_file(path: Path, what: str = "corpus file") -> None:
