@@ -111,8 +111,6 @@ def save(name: str, model: Any, path: Path, place: Path) -> None:
         model.save_pretrained(path, dtype=name.removeprefix("static-"), extra_words=["medicines"])
     elif name == "lexicon-adapter":
         model.save_pretrained(path, backbone_name=str(place / "backbone"))
-    elif name == "keytokens-sparse":
-        model.save_pretrained(path, sparse_encoder=True)
     else:
         model.save_pretrained(path)
 
@@ -159,10 +157,6 @@ def _keytokens(place: Path, teacher: Any, seed: int) -> KeyTokenEmbedder:
     return KeyTokenEmbedder(_backbone("llama", seed), KeyTokenSettings(top_k=20))
 
 
-def _sparse(place: Path, teacher: Any, seed: int) -> KeyTokenEmbedder:
-    return KeyTokenEmbedder(_backbone("bert", seed, headless=True), KeyTokenSettings(top_k=20))
-
-
 MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "static": _static,
     "static-int8": _static,
@@ -174,7 +168,6 @@ MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "lexicon": _lexicon,
     "lexicon-adapter": _adapted,
     "keytokens": _keytokens,
-    "keytokens-sparse": _sparse,
     "ensemble": lambda *a: EnsembleEmbedder({"words": _static(*a), "clusters": _lexicon(*a)}, [1, 2]),
 }
 """By name, the function that makes a model: (place, teacher, seed) -> model."""

@@ -300,56 +300,6 @@ def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
         KeyTokenEmbedder.from_pretrained(tmp_path / "model", backbone=other)
 
 
-# As a folder of sentence-transformers
-
-EXPRESSIBLE = [
-    ("bert", {"headless": True}, {}),
-    ("bert", {"headless": True}, {"normalize": True, "top_k": 7}),
-    ("gpt2", {}, {"pooling": "weighted_mean"}),
-    ("opt", {}, {"pooling": "last", "top_k": None}),
-    ("llama", {}, {"special_tokens": True}),
-]
-
-
-@pytest.mark.parametrize(("kind", "how", "values"), EXPRESSIBLE)
-def test_plain_sentence_transformers_opens_the_folder_with_equal_outputs(tmp_path, kind, how, values):
-    from sentence_transformers import SparseEncoder
-
-    model = embedder(kind, **how, **values)
-    texts = [text for text in TEXTS if text]
-    for number, adjusted in enumerate([model, model.fitted(texts, "mean")]):
-        folder = tmp_path / str(number)
-        adjusted.save_pretrained(folder, sparse_encoder=True)
-        stock = SparseEncoder(str(folder), device="cpu")
-        found = stock.encode(texts, convert_to_tensor=True).to_dense().numpy()
-        expected = adjusted.encode(texts).toarray()
-        assert (found > 0).sum() == (expected > 0).sum() > 10
-        assert found == pytest.approx(expected, abs=1e-4)
-        theirs = stock.similarity(torch.from_numpy(found), torch.from_numpy(found)).numpy()
-        ours = adjusted.similarity(adjusted.encode(texts), adjusted.encode(texts))
-        assert np.asarray(theirs) == pytest.approx(ours, abs=1e-4)
-        assert same(pellucid.load(folder), adjusted)
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: embedder("bert"), "layers of its own"),
-        (lambda: embedder("opt", pooling="prompt_eol"), "pooling is 'prompt_eol'"),
-        (lambda: embedder("llama", signs="signed"), "signed"),
-        (lambda: embedder("llama"), "special tokens are not averaged"),
-        (lambda: embedder("llama", template="Query: {text}"), "template"),
-        (lambda: embedder("gpt2", start_token=True), "start or end token"),
-        (lambda: embedder("gpt2", "bidirectional"), "both directions"),
-        (lambda: embedder("gpt2").without(9), "edited"),
-    ],
-)
-def test_what_stock_modules_cannot_express_is_refused_with_the_reason(tmp_path, make, reason):
-    with pytest.raises(InputError, match=reason):
-        make().save_pretrained(tmp_path / "model", sparse_encoder=True)
-    assert not list(tmp_path.iterdir())
-
-
 # Bad input
 
 

@@ -266,38 +266,22 @@ class KeyTokenEmbedder(TransformerEmbedder):
         model.mixing, model._mixed_dimensions = mixing.without_zeros(), dimensions
         return model
 
-    def save_pretrained(
-        self,
-        path: str | Path,
-        *,
-        backbone_name: str | None = None,
-        sparse_encoder: bool = False,
-    ) -> None:
+    def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
 
         Args:
             path: the folder; a model that is there is replaced in one step.
             backbone_name: keep no copy of the backbone but this name of it (a hub id, or a folder), and the adapter it
                 was opened with. Loading then finds it by name.
-            sparse_encoder: make the folder one that plain sentence-transformers opens as a SparseEncoder, too, with
-                equal embeddings. That takes one more copy of the head, V x d float32.
 
         Raises:
-            InputError: `sparse_encoder` is asked for, and stock modules cannot express the model; the message says why.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        self._save(path, backbone_name=backbone_name, sparse_encoder=sparse_encoder)
+        self._save(path, backbone_name=backbone_name)
 
-    def _write(self, folder: Path, *, backbone_name: str | None = None, sparse_encoder: bool = False) -> dict[str, Any]:
-        from pellucid.keytokens.sparse_encoder import check_expressible, linear_layer, write_modules
-
-        if sparse_encoder:
-            check_expressible(self.backbone, self.settings, self.mixing, backbone_name)
+    def _write(self, folder: Path, *, backbone_name: str | None = None) -> dict[str, Any]:
         write_backbone(folder, self.backbone, backbone_name)
         offset = self.adjustment.offset
-        if sparse_encoder:
-            layer = linear_layer(self.head, offset, self.mixing)
-            write_modules(folder, self.backbone.tokenizer, self.settings, *layer)
         tensors: dict[str, Any] = {"fingerprint": self.backbone.fingerprint()}
         if offset is not None:
             tensors["offset"] = offset
