@@ -120,8 +120,8 @@ class Embedder(EditableModel):
     ) -> Counterfactual:
         """Return the fewest words of text 2 whose removal brings the similarity below a threshold.
 
-        The shortened texts are encoded, a few hundred at most. Words are removed by falling Shapley value, and put back
-        where they are not needed; of a text of more than 24 words phrases or sentences.
+        The shortened texts are encoded, a few hundred at most. The word is removed first that counts most, and words
+        are put back that are not needed; of a text of more than 24 words phrases or sentences.
 
         Args:
             text1: a text, which stays as it is.

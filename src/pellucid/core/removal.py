@@ -242,8 +242,8 @@ class Counterfactual(NamedTuple):
 def fewest_removals(passage: Passage, below: float) -> Counterfactual:
     """Return the fewest words of a passage whose removal brings its score below a threshold.
 
-    Single words are all tried. Else words are removed by falling Shapley value until the score is below, and then put
-    back where it stays below. Of more than `MAX_PLAYERS` words, phrases or sentences are removed.
+    Words are removed one by one, each time the one without which the score is lowest, until it is below; then those are
+    put back without which it stays below. Of more than `MAX_PLAYERS` words, phrases or sentences are removed.
 
     Raises:
         InputError: `below` is not finite, or the score is below already, or stays above as long as a word is left.
@@ -251,44 +251,33 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
     check_number("below", below)
     if not passage.own_score >= below:
         raise InputError(f"the score is {passage.own_score:.6g}, which is below {below:.6g} already")
-    variants = Variants(passage.text, passage.words)
+    variants, scores = Variants(passage.text, passage.words), dict[str, float]()
     n_players = len(variants.players)
     if n_players < 2:
         raise InputError("the passage has fewer than two words, so that none can be removed")
-    scores = passage.scores(variants.texts[1:])
 
-    def tried(sets: Sequence[Sequence[int]]) -> list[tuple[float, Sequence[int]]]:
+    def scored(sets: Sequence[list[int]]) -> list[tuple[float, list[int]]]:
         texts = [variants.without_players(players) for players in sets]
         scores.update(passage.scores(text for text in texts if text not in scores))
         return [(scores[text], players) for text, players in zip(texts, sets)]
 
-    def result(removal: tuple[float, Sequence[int]]) -> Counterfactual:
-        score, players = removal
-        spans = (variants.spans[player] for player in sorted(players))
-        return Counterfactual(
-            passage.text, tuple(RemovedWords(passage.text[slice(*span)], *span) for span in spans),
-            variants.without_players(players), passage.own_score, score, below, len(players) <= 2, len(scores),
-        )  # fmt: skip
-
-    singles = tried([[player] for player in range(n_players)])
-    single = min(singles, key=lambda item: item[0])
-    if single[0] < below:
-        return result(single)
-    # No encoder need read a text without words: its score is what each word alone takes away, all of it together.
-    empty = passage.own_score - sum(passage.own_score - score for score, _ in singles)
-    of_sets = np.array([empty, passage.own_score, *(scores[text] for text in variants.texts[1:])])
-    order = np.argsort(-variants.coalitions.values(of_sets)[0], kind="stable").tolist()
-    growing = tried([order[:length] for length in range(2, n_players)])
-    enough = next((item for item in growing if item[0] < below), None)
-    if enough is None:
-        lowest = min([single, *growing], key=lambda item: item[0])
+    path = [(passage.own_score, list[int]())]
+    while path[-1][0] >= below and len(path) < n_players:
+        removed = path[-1][1]
+        path.append(min(scored([[*removed, player] for player in range(n_players) if player not in removed])))
+    score, removed = min(path[1:])
+    if score >= below:
         raise InputError(
-            f"no removal brings the score below {below:.6g}: without {len(lowest[1])} of the {n_players} words or "
-            f"phrases of the passage it is {lowest[0]:.6g}"
+            f"no removal brings the score below {below:.6g}: without {len(removed)} of the {n_players} words or "
+            f"phrases of the passage it is {score:.6g}"
         )
-    while len(enough[1]) > 2:
-        fewer = [item for item in tried([[p for p in enough[1] if p != back] for back in enough[1]]) if item[0] < below]
-        if not fewer:
+    while len(removed) > 2:
+        fewer = min(scored([[player for player in removed if player != back] for back in removed]))
+        if fewer[0] >= below:
             break
-        enough = min(fewer, key=lambda item: item[0])
-    return result(enough)
+        score, removed = fewer
+    spans = [variants.spans[player] for player in sorted(removed)]
+    return Counterfactual(
+        passage.text, tuple(RemovedWords(passage.text[slice(*span)], *span) for span in spans),
+        variants.without_players(removed), passage.own_score, score, below, len(removed) <= 2, len(scores),
+    )  # fmt: skip
