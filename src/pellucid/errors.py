@@ -103,16 +103,6 @@ def check_seed(seed: object) -> None:
     check_integer("seed", seed, 0, 2**32 - 1)
 
 
-def check_numbers(
-    settings: Any, *names: str, least: float = -math.inf, most: float = math.inf, above: float = -math.inf,
-    below: float = math.inf, integer: bool = False, optional: bool = False,
-) -> None:  # fmt: skip
-    """Check attributes of `settings` as `check_number` does."""
-    limits: dict[str, Any] = {"least": least, "most": most, "above": above, "below": below}
-    for name in names:
-        check_number(name, getattr(settings, name), integer=integer, optional=optional, **limits)
-
-
 def check_choice(name: str, value: object, allowed: Collection[Any]) -> None:
     """Check that an argument is one of the `allowed` values; 1 does not pass for True."""
     if not any(value == choice and type(value) is type(choice) for choice in allowed):

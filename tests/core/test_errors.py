@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ import pellucid
 from pellucid import StaticEmbedder
 from pellucid.core.arrays import validate_role
 from pellucid.core.dimensions import Dimension, Dimensions
-from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers, shown
+from pellucid.errors import InputError, check_choice, check_integer, check_number, shown
 from pellucid.index.documents import validate_id
 from pellucid.index.listing import document_number
 from pellucid.index.metadata import parse_where
 from pellucid.index.settings import validate_steer, validate_weights, validate_word_weights
+from pellucid.settings import Limits, Settings
 from pellucid.text.inputs import check_texts
 from pellucid.text.tables import CorpusFile
 from pellucid.text.words import Vocabulary
@@ -56,9 +58,32 @@ def test_integers_are_those_of_python_and_numpy_and_may_be_optional():
     for value in (0, 7, 2.0, np.float32(2)):
         with pytest.raises(InputError, match=r"n is .*; it must be an integer, at least 1 and at most 6$"):
             check_integer("n", value, most=6)
-    check_numbers(SimpleNamespace(a=None, b=3), "a", "b", integer=True, optional=True)
-    with pytest.raises(InputError, match=r"b is 0\.5; it must be an integer, above 0, or None"):
-        check_numbers(SimpleNamespace(a=None, b=0.5), "a", "b", above=0, integer=True, optional=True)
+
+
+@dataclass
+class Junk(Settings):
+    n: Annotated[int | None, Limits(above=0)] = None
+    share: Annotated[float, Limits(0, 1)] = 1
+    kind: Literal["a", "b"] | None = None
+    flag: bool = True
+    text: str | None = ""
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "wrong", "expected"),
+    [
+        ("n", 3, [0.5, 0, "3"], "must be an integer, above 0, or None"),
+        ("share", 0.5, [None, -1, True], "must be a number, at least 0 and at most 1"),
+        ("kind", "b", ["c", True], "must be one of a, b, None"),
+        ("flag", False, [1, None], "must be one of True, False"),
+        ("text", None, [3, b"a"], "must be a string, or None"),
+    ],
+)
+def test_the_types_of_settings_say_what_they_may_be(field, good, wrong, expected):
+    assert getattr(Junk(**{field: good}), field) == good
+    for value in wrong:
+        with pytest.raises(InputError, match=f"^{field} is .*; it {expected}$"):
+            Junk(**{field: value})
 
 
 @given(st.integers(1, 10**500))

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Spread, check_model, column_chunks, correlations, spread
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers, shown
+from pellucid.errors import InputError, check_choice, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
 from pellucid.explain.views.report import Report
+from pellucid.settings import Limits, Settings
 from pellucid.text.function_words import content_words
 
 KINDS = ("dead", "duplicate", "crowded", "unclear")
@@ -26,7 +27,7 @@ _N_STRONGEST_TEXTS = 10  # texts that the words of an anchor are looked for in
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(Settings):
     """From which values on a dimension is reported.
 
     Attributes:
@@ -41,20 +42,13 @@ class Thresholds:
             is strongest: a rate of 0.001 cannot be told from 0 on a hundred texts.
     """
 
-    dead_rate: float = 0.001
-    duplicate: float = 0.95
-    duplicate_texts: int = 10
-    crowded_rate: float = 0.95
-    crowded_share: float = 0.05
-    unclear_words: int = 2
-    least_texts: int = 1_000
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_numbers(self, "dead_rate", "crowded_rate", "crowded_share", least=0, most=1)
-        check_number("duplicate", self.duplicate, least=0.5, most=1)
-        check_numbers(self, "duplicate_texts", "least_texts", least=2, integer=True)
-        check_integer("unclear_words", self.unclear_words, 0)
+    dead_rate: Annotated[float, Limits(0, 1)] = 0.001
+    duplicate: Annotated[float, Limits(0.5, 1)] = 0.95
+    duplicate_texts: Annotated[int, Limits(2)] = 10
+    crowded_rate: Annotated[float, Limits(0, 1)] = 0.95
+    crowded_share: Annotated[float, Limits(0, 1)] = 0.05
+    unclear_words: Annotated[int, Limits(0)] = 2
+    least_texts: Annotated[int, Limits(2)] = 1_000
 
 
 class Finding(NamedTuple):

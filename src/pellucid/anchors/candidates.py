@@ -17,17 +17,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.fingerprint import record_model
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError, check_integer, importing
+from pellucid.errors import CorpusError, InputError, importing
 from pellucid.loading import load
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
+from pellucid.settings import Limits, Settings
 from pellucid.text.function_words import content_words
 from pellucid.text.tables import Corpus, is_path, read_texts
 from pellucid.text.unicode import canonicalize
@@ -62,7 +63,7 @@ _SHARD_TEXTS = 16_384  # between two checkpoints
 
 
 @dataclass(frozen=True)
-class CandidateSettings:
+class CandidateSettings(Settings):
     """Which texts may become anchors.
 
     Attributes:
@@ -81,7 +82,7 @@ class CandidateSettings:
     language: str | None = "en"
     words: tuple[int, int] | None = (3, 30)
     readable: bool = True
-    max_candidates: int | None = None
+    max_candidates: Annotated[int | None, Limits(1)] = None
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -89,9 +90,9 @@ class CandidateSettings:
         Raises:
             InputError: a value is out of range.
         """
+        super().__post_init__()
         if self.words is not None and not 1 <= self.words[0] <= self.words[1]:
             raise InputError(f"words is {self.words}; give the fewest and the most, such as (3, 60), or None")
-        check_integer("max_candidates", self.max_candidates, optional=True)
 
 
 @dataclass

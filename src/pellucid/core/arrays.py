@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, check_choice, check_integer, check_numbers, require, shown
+from pellucid.errors import InputError, check_choice, check_integer, require, shown
 from pellucid.text.inputs import refuse_tables
 
 Role = Literal["query", "document"] | None
@@ -47,7 +47,8 @@ class EncodeOptions(NamedTuple):
         if not isinstance(self.prompt, str | None):
             raise InputError(f"prompt is {shown(self.prompt)}; it must be a string")
         check_integer("batch_size", self.batch_size)
-        check_numbers(self, "truncate_dim", "max_active_dims", least=1, integer=True, optional=True)
+        check_integer("truncate_dim", self.truncate_dim, optional=True)
+        check_integer("max_active_dims", self.max_active_dims, optional=True)
         if self.output_value != "sentence_embedding":
             raise InputError(
                 f"output_value is {shown(self.output_value)}; only 'sentence_embedding' is given. "

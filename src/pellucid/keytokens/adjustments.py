@@ -9,20 +9,18 @@ embedding are both an offset, h + offset, which can be saved, and folded into a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
-from pellucid.errors import InputError, check_choice, check_integer, check_number, shown
-
-AdjustmentKind = Literal["none", "mean", "component"]
-ADJUSTMENTS = ("none", "mean", "component")
+from pellucid.errors import InputError, check_number, shown
+from pellucid.settings import Limits, Settings
 
 
 @dataclass(frozen=True, eq=False)
-class Adjustment:
+class Adjustment(Settings):
     """What is added to every embedding before it is decoded.
 
     Attributes:
@@ -33,10 +31,10 @@ class Adjustment:
         texts: how many texts it was fitted on.
     """
 
-    kind: AdjustmentKind = "none"
+    kind: Literal["none", "mean", "component"] = "none"
     offset: Vectors | None = None
-    strength: float = 0.0
-    texts: int = 0
+    strength: Annotated[float, Limits(above=-1e18, below=1e18)] = 0.0
+    texts: Annotated[int, Limits(0)] = 0
 
     def __post_init__(self) -> None:
         """Check that kind and offset go together.
@@ -44,12 +42,10 @@ class Adjustment:
         Raises:
             InputError: they do not, or the offset is not a row of finite numbers.
         """
-        check_choice("kind", self.kind, ADJUSTMENTS)
+        super().__post_init__()
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {shown(self.kind)} {wants} offset")
-        check_number("strength", self.strength, above=-1e18, below=1e18)
-        check_integer("texts", self.texts, 0)
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_choice, check_integer
+from pellucid.errors import InputError
+from pellucid.settings import Limits
 from pellucid.transformer.attention import base_states, is_causal_lm, lm_head_logits
 from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.reading import Encoding, ReadingSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-KeyPooling = Literal["mean", "weighted_mean", "last", "prompt_eol"]
-KEY_POOLINGS = ("mean", "weighted_mean", "last", "prompt_eol")
-Signs = Literal["positive", "signed"]
-SIGNS = ("positive", "signed")
 
 PROMPT_EOL = 'This sentence : "{text}" means in one word:"'
 """PromptEOL's template, with the spaces of its authors' code: the next token would be the one word."""
@@ -54,27 +50,13 @@ class KeyTokenSettings(ReadingSettings):
 
     template: str | None = None
     end_token: bool | None = False
-    pooling: KeyPooling = "mean"
+    pooling: Literal["mean", "weighted_mean", "last", "prompt_eol"] = "mean"
     start_token: bool = False
     special_tokens: bool | None = None
     through_end: bool = False
     normalize: bool = False
-    top_k: int | None = 256
-    signs: Signs = "positive"
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: a value is not allowed; the message names it.
-        """
-        super().__post_init__()
-        check_choice("pooling", self.pooling, KEY_POOLINGS)
-        check_choice("signs", self.signs, SIGNS)
-        for name in ("start_token", "through_end", "normalize"):
-            check_choice(name, getattr(self, name), (True, False))
-        check_choice("special_tokens", self.special_tokens, (True, False, None))
-        check_integer("top_k", self.top_k, optional=True)
+    top_k: Annotated[int | None, Limits(1)] = 256
+    signs: Literal["positive", "signed"] = "positive"
 
     @property
     def takes_last(self) -> bool:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,11 @@ from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import after_edit, finite, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
-from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, shown
+from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.lexicon.clusters import Clusters
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
+from pellucid.settings import Limits
 from pellucid.text.words import Span
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding, ReadingSettings, known_words, whole_words
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
 
 _TENSORS, _DESCRIBED, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
-
-
-Pooling = Literal["max", "sum", "last"]
-POOLINGS = ("max", "sum", "last")
 
 
 @dataclass(frozen=True)
@@ -65,22 +62,10 @@ class LexiconSettings(ReadingSettings):
         max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
     """
 
-    pooling: Pooling = "max"
+    template: str = "{text}"
+    pooling: Literal["max", "sum", "last"] = "max"
     shift: bool | None = None
-    max_active_dims: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: a value is not allowed; the message names it.
-        """
-        super().__post_init__()
-        if self.template is None:
-            raise InputError("template is None; it must be a string")
-        check_choice("pooling", self.pooling, POOLINGS)
-        check_choice("shift", self.shift, (True, False, None))
-        check_integer("max_active_dims", self.max_active_dims, optional=True)
+    max_active_dims: Annotated[int | None, Limits(1)] = None
 
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model; see `ReadingSettings.resolved`."""

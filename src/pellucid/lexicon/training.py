@@ -12,16 +12,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from pellucid.errors import InputError, check_integer, check_numbers, check_seed, require
+from pellucid.errors import InputError, require
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TextSet, TrainingSet
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum, translate_os_errors
 from pellucid.process import ignored_warnings, kept_random_states
+from pellucid.settings import Limits, Seed, Settings
 from pellucid.transformer.backbone import merge_adapter, open_adapter
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ TRAINED = "trained"
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
+class TrainingSettings(Settings):
     """How a lexicon model is trained.
 
     The defaults are the paper's, warmup and dropout its code's; its batches have 512 rows in retrieval, 256 elsewhere.
@@ -60,37 +61,23 @@ class TrainingSettings:
         seed: of the adapter's first weights, the order of rows and the draw of texts.
     """
 
-    epochs: float = 1
-    max_steps: int | None = None
-    batch_size: int = 64
-    group_size: int = 8
-    chunk: int | None = None
-    temperature: float = 0.02
-    distillation: float = 1.0
-    similarity_temperature: float = 0.05
-    learning_rate: float = 1e-4
-    warmup_steps: int = 100
-    rank: int = 32
-    alpha: int = 64
-    dropout: float = 0.1
+    epochs: Annotated[float, Limits(above=0)] = 1
+    max_steps: Annotated[int | None, Limits(1)] = None
+    batch_size: Annotated[int, Limits(2)] = 64
+    group_size: Annotated[int, Limits(1)] = 8
+    chunk: Annotated[int | None, Limits(1)] = None
+    temperature: Annotated[float, Limits(above=0)] = 0.02
+    distillation: Annotated[float, Limits(0)] = 1.0
+    similarity_temperature: Annotated[float, Limits(above=0)] = 0.05
+    learning_rate: Annotated[float, Limits(above=0)] = 1e-4
+    warmup_steps: Annotated[int, Limits(0)] = 100
+    rank: Annotated[int, Limits(1)] = 32
+    alpha: Annotated[float, Limits(above=0)] = 64
+    dropout: Annotated[float, Limits(0)] = 0.1
     adapter: str | None = None
     bf16: bool = False
-    save_steps: int = 500
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: a value is not allowed; the message names it.
-        """
-        check_numbers(self, "epochs", "temperature", "similarity_temperature", "learning_rate", "alpha", above=0)
-        check_numbers(self, "dropout", "distillation", least=0)
-        check_numbers(self, "group_size", "rank", "save_steps", least=1, integer=True)
-        check_numbers(self, "warmup_steps", least=0, integer=True)
-        check_seed(self.seed)
-        check_numbers(self, "max_steps", "chunk", least=1, integer=True, optional=True)
-        check_integer("batch_size", self.batch_size, 2)
+    save_steps: Annotated[int, Limits(1)] = 500
+    seed: Seed = 0
 
 
 @kept_random_states()

@@ -14,16 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pellucid.core.arrays import Role, l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, PellucidError, check_numbers
+from pellucid.errors import InputError, PellucidError
 from pellucid.loading import load_by_name, open_sentence_transformer
 from pellucid.progress import CancelledWorkError, cancellable
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
+from pellucid.settings import Limits, Settings
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.lines import batches_by_size
 
@@ -128,7 +129,7 @@ def _encode(model: Embedder, texts: list[str], role: Role) -> Any:
 
 
 @dataclass(frozen=True)
-class ServerSettings:
+class ServerSettings(Settings):
     """What is served, and the limits.
 
     Attributes:
@@ -148,16 +149,15 @@ class ServerSettings:
     index: str | tuple[str, ...] | None = None
     token: str | None = None
     hosts: tuple[str, ...] | None = None
-    max_body_bytes: int = 16 << 20
-    max_waiting: int = 512
-    timeout: float = 60.0
+    max_body_bytes: Annotated[int, Limits(1)] = 16 << 20
+    max_waiting: Annotated[int, Limits(1)] = 512
+    timeout: Annotated[float, Limits(above=0)] = 60.0
     read_only: bool = False
     rerank: str | None = None
 
     def __post_init__(self) -> None:
         """Check the limits."""
-        check_numbers(self, "max_body_bytes", "max_waiting", least=1, integer=True)
-        check_numbers(self, "timeout", above=0)
+        super().__post_init__()
         if not self.models:
             raise InputError("no model is given to serve; name at least one, as static-en")
         if self.token is not None and not self.token.strip():

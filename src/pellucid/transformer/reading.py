@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError, check_choice, check_integer, shown, without_panic
+from pellucid.errors import InputError, shown, without_panic
+from pellucid.settings import Limits, Settings
 from pellucid.text.unicode import NormalizedText, canonicalize_with_offsets
 from pellucid.text.words import Coverage, Span, split_words, words_before
 
@@ -25,7 +26,7 @@ _TEXT, _INSTRUCTION = "{text}", "{instruction}"
 
 
 @dataclass(frozen=True)
-class ReadingSettings:
+class ReadingSettings(Settings):
     """How a text is read.
 
     Attributes:
@@ -44,7 +45,7 @@ class ReadingSettings:
     instructed_template: str = "Instruct: {instruction}\nQuery: {text}"
     instruction: str = ""
     end_token: bool | None = None
-    max_length: int | None = None
+    max_length: Annotated[int | None, Limits(1)] = None
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -52,20 +53,13 @@ class ReadingSettings:
         Raises:
             InputError: a value is not allowed; the message names it.
         """
-        check_choice("end_token", self.end_token, (True, False, None))
-        if not isinstance(self.instruction, str):
-            raise InputError(f"instruction is {shown(self.instruction)}; it must be a string")
+        super().__post_init__()
         for name in ("template", "query_template", "instructed_template"):
             template = getattr(self, name)
-            if template is None and name != "instructed_template":
-                continue
-            if not isinstance(template, str):
-                raise InputError(f"{name} is {shown(template)}; it must be a string")
-            if template.count(_TEXT) not in (1, 2):
+            if template is not None and template.count(_TEXT) not in (1, 2):
                 raise InputError(
                     f"{name} is {shown(template, 80)}; it must hold {_TEXT} once, or twice to give it twice"
                 )
-        check_integer("max_length", self.max_length, optional=True)
 
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model, which reads `context` tokens."""

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import numpy as np
 
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import InputError, require, shown
+from pellucid.errors import InputError, require
 from pellucid.loading import open_sentence_transformer
+from pellucid.settings import Limits, Settings
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract
@@ -41,7 +42,7 @@ _BLOCK = 16_384  # sentences at a time
 
 
 @dataclass(frozen=True)
-class PcaSettings:
+class PcaSettings(Settings):
     """How the extracted vectors are reduced.
 
     Attributes:
@@ -52,20 +53,18 @@ class PcaSettings:
         vocabulary: keep so many words, the most frequent first; None keeps all that were extracted.
     """
 
-    dimensions: int = 256
-    drop: int = 7
-    level: str = "sentence"
-    vocabulary: int | None = None
+    dimensions: Annotated[int, Limits(1)] = 256
+    drop: Annotated[int, Limits(0)] = 7
+    level: Literal["sentence", "word", "none"] = "sentence"
+    vocabulary: Annotated[int | None, Limits(1)] = None
 
     def check(self, width: int) -> None:
         """Check that a teacher of `width` dimensions can serve.
 
         Raises:
-            InputError: an unknown level, or more dimensions than there are.
+            InputError: more dimensions are asked for than there are.
         """
-        if self.level not in ("sentence", "word", "none"):
-            raise InputError(f"PCA level {shown(self.level)} is unknown; it is 'sentence', 'word' or 'none'")
-        if self.level != "none" and not 0 < self.dimensions <= width - self.drop:
+        if self.level != "none" and self.dimensions > width - self.drop:
             raise InputError(
                 f"{self.dimensions} dimensions after dropping {self.drop} components need a teacher of at least "
                 f"{self.dimensions + self.drop} dimensions, this one has {width}"

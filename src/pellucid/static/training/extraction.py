@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.untrusted import one_thread
 from pellucid.progress import Progress
+from pellucid.settings import Limits, Settings
 from pellucid.static.training.segmentation import word_finder
 from pellucid.text.tables import Corpus, is_path, read_texts
 from pellucid.text.unicode import canonicalize, lowercase
@@ -48,7 +49,7 @@ _TOKENIZING = threading.RLock()
 
 
 @dataclass(frozen=True)
-class ExtractionSettings:
+class ExtractionSettings(Settings):
     """What is taken from the corpus.
 
     Attributes:
@@ -67,16 +68,16 @@ class ExtractionSettings:
         batch_size: sentences in one forward pass of the teacher.
     """
 
-    max_vocabulary: int = 150_000
-    min_count: int = 1
-    occurrences: int = 100
+    max_vocabulary: Annotated[int, Limits(1)] = 150_000
+    min_count: Annotated[int, Limits(1)] = 1
+    occurrences: Annotated[int, Limits(1)] = 100
     cased: bool = False
     sentence_words: tuple[int, int] = (2, 40)
-    enough: int | None = None
-    max_sentences: int | None = None
+    enough: Annotated[int | None, Limits(1)] = None
+    max_sentences: Annotated[int | None, Limits(1)] = None
     prompt: str = ""
     language: str | None = None
-    batch_size: int = 64
+    batch_size: Annotated[int, Limits(1)] = 64
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import CorpusError, InputError, check_integer, check_numbers, check_seed
+from pellucid.errors import CorpusError, InputError
 from pellucid.progress import Progress
+from pellucid.settings import Limits, Seed, Settings
 from pellucid.static.bags import Bags
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Pooled = Callable[["torch.nn.EmbeddingBag", "Bags", Batch], "torch.Tensor"]
 
 
 @dataclass(frozen=True)
-class TuningSettings:
+class TuningSettings(Settings):
     """How long and how fast a table of word vectors is trained.
 
     Attributes:
@@ -56,21 +57,13 @@ class TuningSettings:
         seed: of the held-out text and the batches.
     """
 
-    steps: int = 10_000
-    batch_size: int = 512
-    temperature: float = 0.05
-    learning_rate: float = 0.01
-    evaluate_every: int = 500
-    patience: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        check_numbers(self, "steps", least=0, integer=True)
-        check_seed(self.seed)
-        check_numbers(self, "evaluate_every", "patience", least=1, integer=True)
-        check_integer("batch_size", self.batch_size, 2)
-        check_numbers(self, "temperature", "learning_rate", above=0)
+    steps: Annotated[int, Limits(0)] = 10_000
+    batch_size: Annotated[int, Limits(2)] = 512
+    temperature: Annotated[float, Limits(above=0)] = 0.05
+    learning_rate: Annotated[float, Limits(above=0)] = 0.01
+    evaluate_every: Annotated[int, Limits(1)] = 500
+    patience: Annotated[int, Limits(1)] = 5
+    seed: Seed = 0
 
 
 @dataclass(frozen=True)
@@ -86,18 +79,12 @@ class RefinementSettings(TuningSettings):
         pair_temperature: what cosines are divided by in these.
     """
 
-    steps: int = 12_000
-    temperature: float = 0.1
-    evaluate_every: int = 1_000
-    neighbours: int = 32
-    pair_share: float = 0.5
-    pair_temperature: float = 0.05
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        super().__post_init__()
-        check_numbers(self, "pair_share", above=0, below=1)
-        check_numbers(self, "pair_temperature", above=0)
+    steps: Annotated[int, Limits(0)] = 12_000
+    temperature: Annotated[float, Limits(above=0)] = 0.1
+    evaluate_every: Annotated[int, Limits(1)] = 1_000
+    neighbours: Annotated[int, Limits(1)] = 32
+    pair_share: Annotated[float, Limits(above=0, below=1)] = 0.5
+    pair_temperature: Annotated[float, Limits(above=0)] = 0.05
 
 
 class PairBags(NamedTuple):
