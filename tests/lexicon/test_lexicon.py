@@ -351,11 +351,11 @@ def test_edits_do_to_coordinates_what_they_say(model, name):
 def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
     weights = np.zeros((1, len(bert.clusters)), np.float32)
     weights[0, [3, 7]] = 1, 2
-    (reading,) = bert._reader.read(["horse car"], instructed=True)
     fired = np.full(len(bert.clusters), -1)
     fired[[3, 7]] = 0, 1
-    place = bert.merge(3, 7)._span_finder("horse car", reading, lambda: (weights, fired[None]), 0)
-    assert place(3) == ((6, 9),)
+    (query,) = bert.merge(3, 7).analyze_texts(["horse car"], [None])
+    query._weighed = [(0, 5), (6, 9)], weights, fired
+    assert query.span_finder(3) == ((6, 9),)
 
 
 # Folders

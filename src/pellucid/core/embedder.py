@@ -64,6 +64,7 @@ class Embedder(EditableModel):
     similarity_fn_name: ClassVar[str] = "cosine"
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
+    query_type: ClassVar[type[Query]] = Query  # a text as the family reads it
     _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
     reads_texts: ClassVar[bool] = False  # whether reasons are read from texts, so that another vector would not fit
     truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
@@ -75,9 +76,9 @@ class Embedder(EditableModel):
     def analyze_texts(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
         """Read one or two checked texts once: for each its vector, how much of it is known, and terms of similarities.
 
-        A family that knows more than products of coordinates overrides it.
+        A family that knows more than products of coordinates has a `query_type` of its own.
         """
-        return [Query(self, text, role) for text, role in zip(texts, roles, strict=True)]
+        return [self.query_type(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the similarity of two texts apart, or one text's embedding where no `text2` is given.

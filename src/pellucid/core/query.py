@@ -76,20 +76,9 @@ class Query:
 
     is_reweighted = False  # whether words count more or less in `unit` than in `vector`
 
-    def __init__(
-        self,
-        model: Any,
-        text: str,
-        role: Role,
-        coordinates: Callable[[], Any] | None = None,
-        *,
-        coverage_and_gaps: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
-        span_finder: Callable[[], SpanFinder] | None = None,
-    ) -> None:
-        """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
+    def __init__(self, model: Any, text: str, role: Role) -> None:
+        """Take an `Embedder`, and a checked text and role."""
         self.model, self.text, self.role = model, text, role
-        self._coordinates = coordinates
-        self._coverage_and_gaps, self._span_finder = coverage_and_gaps, span_finder
 
     def use_vector(self, vector: Any) -> Query:
         """Take the row that `encode` gave for the text, so that it is not encoded again, and return the query."""
@@ -119,8 +108,6 @@ class Query:
     @cached_property
     def coordinates(self) -> Any:
         """What `terms` multiplies: float64 [dimension] or CSR [1, dimension], of length 1."""
-        if self._coordinates is not None:
-            return self._coordinates()
         if hasattr(self.vector, "tocsr"):
             return self.unit.astype(np.float64)
         return l2_normalize(self.vector, np.float64)[0]
@@ -128,20 +115,21 @@ class Query:
     @cached_property
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text the model knows, and the spans that it does not."""
-        if self._coverage_and_gaps is not None:
-            return self._coverage_and_gaps()
         coverage: tuple[Coverage, tuple[Span, ...]] = self.model.coverage_and_gaps([self.text], self.role)[0]
         return coverage
 
     @cached_property
     def span_finder(self) -> SpanFinder | None:
         """The function that finds a dimension in the text; None where the family has none."""
-        return None if self._span_finder is None else self._span_finder()
+        return None
 
     def terms(self, other_query: Query | None = None) -> Terms:
         """Take the cosine to another text of the same model apart; None takes the text's own squared length apart."""
         queries = [self] if other_query is None else [self, other_query]
-        if self._coordinates is None and not any("vector" in vars(query) for query in queries):
+        is_encoded = type(self).coordinates is not Query.coordinates or any(
+            "vector" in vars(query) for query in queries
+        )
+        if not is_encoded:
             rows = self.model._encode_each([query.text for query in queries], [query.role for query in queries])
             for number, query in enumerate(queries):  # one call for both takes half the time
                 query.vector = rows[number]

@@ -66,6 +66,7 @@ class EncoderEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "encoder"
+    query_type: ClassVar[type[Query]] = EncoderQuery
     truncates: ClassVar[bool] = True
 
     def __init__(self, model: Any, reasons: Reasons | str | Path | None = None, *, fit: bool = False) -> None:
@@ -371,10 +372,6 @@ class EncoderEmbedder(Embedder):
             if isinstance(rows, np.ndarray)
             else super().similarity_rows(rows)
         )
-
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read one or two checked texts."""
-        return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]
 
     def identity(self) -> Any:
         """Return the SentenceTransformer; None for others, which are known by their vectors, whatever computes them."""

@@ -29,6 +29,42 @@ class Token(NamedTuple):
     spans: tuple[Span, ...] = ()
 
 
+class MultiVectorQuery(Query):
+    """A text as a MultiVectorEncoder reads it."""
+
+    def terms(self, other_query: Query | None = None) -> Terms:
+        """Take the similarity to another text apart; None takes that to the text itself."""
+        other = other_query or self
+        rows = self.model.similarity_rows(other.vector)
+        return self.against([other.text], rows, weight=self.model.token_share(self.unit), role=other.role)(0)
+
+    def against(
+        self, texts: Sequence[str], rows: TokenVectors, *, weight: float = 1.0, role: Role = "document"
+    ) -> Callable[[int], Terms]:
+        """Return a function from number to terms of each text, of which `rows` are the vectors."""
+        tokens = self.model.tokens(self.text, self.role, len(self.unit))
+        names = dict.fromkeys(token.name if token.spans else "" for token in tokens)
+        numbers = [[n for n, token in enumerate(tokens) if (token.name * bool(token.spans)) == name] for name in names]
+
+        def terms(text: int) -> Terms:
+            if not len(rows[text]):
+                return EMPTY_TERMS
+            products = self.unit.astype(np.float64) @ rows[text].T.astype(np.float64)
+            best, values, matched = (
+                products.argmax(axis=1),
+                products.max(axis=1),
+                self.model.tokens(texts[text], role, len(rows[text])),
+            )
+
+            def row(term: int) -> Row:
+                of_term = sorted(numbers[term], key=lambda n: -values[n])
+                return _row([tokens[n] for n in of_term], [matched[best[n]] for n in of_term])
+
+            return Terms(np.array([values[of_term].sum() for of_term in numbers]) * weight, row)
+
+        return terms
+
+
 class MultiVectorEmbedder(EncoderEmbedder):
     """A MultiVectorEncoder, with the methods of every other model; a row of an explanation is a word of text 1.
 
@@ -36,6 +72,7 @@ class MultiVectorEmbedder(EncoderEmbedder):
     """
 
     family: ClassVar[str] = "multi-vector"
+    query_type: ClassVar[type[Query]] = MultiVectorQuery
     truncates: ClassVar[bool] = False
     reads_texts: ClassVar[bool] = True
 
@@ -75,10 +112,6 @@ class MultiVectorEmbedder(EncoderEmbedder):
         """Return what the product of a query's token counts in the similarity."""
         return 1 / max(len(query), 1) if self.similarity_fn_name == "meanmaxsim" else 1.0
 
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read one or two checked texts."""
-        return [MultiVectorQuery(self, text, role) for text, role in zip(texts, roles)]
-
     def tokens(self, text: str, role: Role, n_vectors: int) -> list[Token]:
         """Return what each vector of a text stands for, without a pass; only numbers where the model pools tokens."""
         form, prompt = canonicalize_with_offsets(text), prompt_of(self.model, role)
@@ -101,42 +134,6 @@ class MultiVectorEmbedder(EncoderEmbedder):
         ]
         scored = [token for token, counts in zip(tokens, features["attention_mask"][0].tolist()) if counts]
         return scored if len(scored) == n_vectors else [Token(f"vector {n}") for n in range(n_vectors)]
-
-
-class MultiVectorQuery(Query):
-    """A text as a MultiVectorEncoder reads it."""
-
-    def terms(self, other_query: Query | None = None) -> Terms:
-        """Take the similarity to another text apart; None takes that to the text itself."""
-        other = other_query or self
-        rows = self.model.similarity_rows(other.vector)
-        return self.against([other.text], rows, weight=self.model.token_share(self.unit), role=other.role)(0)
-
-    def against(
-        self, texts: Sequence[str], rows: TokenVectors, *, weight: float = 1.0, role: Role = "document"
-    ) -> Callable[[int], Terms]:
-        """Return a function from number to terms of each text, of which `rows` are the vectors."""
-        tokens = self.model.tokens(self.text, self.role, len(self.unit))
-        names = dict.fromkeys(token.name if token.spans else "" for token in tokens)
-        numbers = [[n for n, token in enumerate(tokens) if (token.name * bool(token.spans)) == name] for name in names]
-
-        def terms(text: int) -> Terms:
-            if not len(rows[text]):
-                return EMPTY_TERMS
-            products = self.unit.astype(np.float64) @ rows[text].T.astype(np.float64)
-            best, values, matched = (
-                products.argmax(axis=1),
-                products.max(axis=1),
-                self.model.tokens(texts[text], role, len(rows[text])),
-            )
-
-            def row(term: int) -> Row:
-                of_term = sorted(numbers[term], key=lambda n: -values[n])
-                return _row([tokens[n] for n in of_term], [matched[best[n]] for n in of_term])
-
-            return Terms(np.array([values[of_term].sum() for of_term in numbers]) * weight, row)
-
-        return terms
 
 
 def _row(tokens: Sequence[Token], matched: Sequence[Token]) -> Row:

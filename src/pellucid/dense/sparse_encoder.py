@@ -23,6 +23,7 @@ class SparseEncoderEmbedder(EncoderEmbedder):
     """A SparseEncoder, with the methods of every other model; a row of an explanation is a token of both texts."""
 
     family: ClassVar[str] = "sparse-encoder"
+    query_type: ClassVar[type[Query]] = Query
     truncates: ClassVar[bool] = False
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
@@ -50,10 +51,6 @@ class SparseEncoderEmbedder(EncoderEmbedder):
         """Return embeddings so that the product of two rows is their similarity: as they are for the dot product."""
         is_cosine = self.similarity_fn_name == "cosine"
         return Embedder.similarity_rows(self, embeddings) if is_cosine else to_2d_array(embeddings)
-
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read one or two checked texts."""
-        return list(Embedder.analyze_texts(self, texts, roles))
 
     def with_reasons(self, reasons: Any) -> EncoderEmbedder:
         """Refuse other reasons: the rows of a score are exact.

@@ -240,6 +240,7 @@ class EnsembleEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "ensemble"
+    query_type: ClassVar[type[Query]] = EnsembleQuery
     reads_texts: ClassVar[bool] = True
     _normalizes: ClassVar[bool] = True
     similarity_fn_name: ClassVar[str] = "dot"
@@ -389,10 +390,6 @@ class EnsembleEmbedder(Embedder):
     def _columns(self) -> list[slice]:
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
-
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read one or two checked texts."""
-        return [EnsembleQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""

@@ -16,16 +16,15 @@ give is the remainder, and `exact` is False.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.core.arrays import PLAIN, Role, l2_normalize, validate_role, validate_texts
+from pellucid.core.arrays import PLAIN, Role, validate_role, validate_texts
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, scaling, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import finite, mixed_rows, mixing_tensors, read_mixed
@@ -47,7 +46,7 @@ from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
-from pellucid.transformer.reading import Encoding, known_words, whole_words
+from pellucid.transformer.reading import whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
 if TYPE_CHECKING:
@@ -135,17 +134,10 @@ _TENSORS, _CONFIG = "keytokens.safetensors", "keytokens.json"
 class KeyTokenQuery(Query):
     """A text as a key-token model reads it; the terms of a cosine are words, and shards of words its remainder."""
 
-    def __init__(
-        self, model: KeyTokenEmbedder, text: str, role: Role, encoding: Encoding, coordinates: Callable[[], Any]
-    ) -> None:
-        """Take the text with its tokens."""
-        super().__init__(model, text, role, coordinates, coverage_and_gaps=lambda: known_words(text, encoding))
-        self._encoding = encoding
-
     @cached_property
     def words(self) -> WordSpans:
         """Where the text's words are."""
-        encoding = self._encoding
+        encoding = self.model.encodings([self.text], self.role)[0]
         return WordSpans(self.text, own_tokens(encoding), encoding.spans, self.model.head.tokens)
 
     def terms(self, other_query: Query | None = None) -> Terms:
@@ -178,6 +170,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
     """
 
     family: ClassVar[str] = "keytokens"
+    query_type: ClassVar[type[Query]] = KeyTokenQuery
     settings: KeyTokenSettings
 
     def __init__(
@@ -441,19 +434,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         logits.eliminate_zeros()
         logits.sort_indices()
         return logits
-
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read texts; they go through the transformer together, when that is needed."""
-        encodings = [self.encodings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-        units = cache(
-            lambda: l2_normalize(self._rows(text_embeddings(self.backbone, encodings, self.settings))).astype(
-                np.float64
-            )
-        )
-        return [
-            KeyTokenQuery(self, text, role, encoding, partial(lambda index: units()[index], index))
-            for index, (text, role, encoding) in enumerate(zip(texts, roles, encodings, strict=True))
-        ]
 
     def _edited(self, edit: Edit) -> Self:
         model = self._copy()

@@ -18,9 +18,8 @@ torch does in `transformer/backbone.py`. A model on disk:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -39,7 +38,7 @@ from pellucid.process import cached_property
 from pellucid.settings import Limits
 from pellucid.text.words import Span
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
-from pellucid.transformer.reading import Encoding, ReadingSettings, known_words, whole_words
+from pellucid.transformer.reading import Encoding, ReadingSettings, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -73,6 +72,34 @@ class LexiconSettings(ReadingSettings):
         return replace(settings, shift=predicts_next if self.shift is None else self.shift)
 
 
+class LexiconQuery(Query):
+    """A text as a lexicon model reads it."""
+
+    @cached_property
+    def _weighed(self) -> tuple[list[Span], Vectors, npt.NDArray[np.int64]]:
+        """The words of the text's tokens, the clusters' weights [1, k] and the token that fired each [k]; one pass."""
+        encoding = self.model.encodings([self.text], self.role)[0]
+        weights, fired = self.model._weights([encoding])
+        return whole_words(self.text, encoding.spans), weights, fired[0]
+
+    @cached_property
+    def coordinates(self) -> Any:
+        """The row of the text, float64 CSR [1, dimensions]."""
+        return self.model._mixed(self._weighed[1]).astype(np.float64)
+
+    @cached_property
+    def span_finder(self) -> SpanFinder:
+        """The function from a dimension to where in the text it was fired, as a tuple of at most one span."""
+        words, weights, fired = self._weighed
+
+        def find_spans(dimension: int) -> tuple[Span, ...]:
+            source = strongest_source(self.model.mixing, weights[0], dimension)
+            start, end = words[fired[source]] if fired[source] >= 0 else (0, 0)
+            return ((start, end),) if end > start else ()
+
+        return find_spans
+
+
 class LexiconEmbedder(TransformerEmbedder):
     """A text is the weights of k clusters of words.
 
@@ -90,6 +117,7 @@ class LexiconEmbedder(TransformerEmbedder):
     """
 
     family: ClassVar[str] = "lexicon"
+    query_type: ClassVar[type[Query]] = LexiconQuery
     settings: LexiconSettings
 
     def __init__(
@@ -232,33 +260,6 @@ class LexiconEmbedder(TransformerEmbedder):
         if not np.isfinite(weights).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         return sparse_units(sparse.csr_matrix(weights), self.mixing, self.settings.max_active_dims)
-
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read texts; they go through the transformer together, when that is needed."""
-        encodings = [self.encodings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-        weighed = cache(lambda: self._weights(encodings))
-        units = cache(lambda: self._mixed(weighed()[0]).astype(np.float64))
-
-        return [
-            Query(
-                self, text, role, partial(lambda index: units()[index], index),
-                coverage_and_gaps=partial(known_words, text, encoding),
-                span_finder=partial(self._span_finder, text, encoding, weighed, index),
-            )
-            for index, (text, role, encoding) in enumerate(zip(texts, roles, encodings))
-        ]  # fmt: skip
-
-    def _span_finder(self, text: str, encoding: Encoding, weighed: Callable[[], Any], index: int) -> SpanFinder:
-        """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
-        weights, fired = (array[index] for array in weighed())
-        words = whole_words(text, encoding.spans)
-
-        def find_spans(dimension: int) -> tuple[Span, ...]:
-            source = strongest_source(self.mixing, weights, dimension)
-            start, end = words[fired[source]] if fired[source] >= 0 else (0, 0)
-            return ((start, end),) if end > start else ()
-
-        return find_spans
 
     def _edited(self, edit: Edit) -> Self:
         used, mixing = after_edit(self.mixing, edit)

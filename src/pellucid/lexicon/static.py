@@ -109,6 +109,60 @@ class WordClusters(NamedTuple):
         return WordClusters(starts, clusters[selected], self.weights[selected], self.scales)
 
 
+class _ClusterQuery(Query):
+    """A text, its words and the clusters that they fire."""
+
+    def __init__(self, model: StaticLexiconEmbedder, text: str, role: Role) -> None:
+        super().__init__(model, text, role)
+        self._words: list[Word] = model.vocabulary.split(text)
+        self._rows = np.array([model.vocabulary.row(word.text) for word in self._words], np.int64)
+
+    @cached_property
+    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How much of the text is known, and where the words without a row are."""
+        vocabulary, partial, gaps = self.model.vocabulary, list[tuple[str, str, float]](), list[Span]()
+        for word, row in zip(self._words, self._rows.tolist()):
+            if row < 0:
+                gaps.append((word.start, word.end))
+            elif not vocabulary.has_row(word.text):
+                form = vocabulary.forms[row]
+                partial.append((word.text, display_form(form), part_known(lowercase(word.text), form)))
+        return Coverage.from_words(len(self._words) - len(gaps), len(self._words), partial), tuple(gaps)
+
+    @cached_property
+    def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:
+        """The distinct rows, and the weights of the clusters of each times its number, float64 CSR [rows, k]."""
+        rows, counts = np.unique(self._rows[self._rows >= 0], return_counts=True)
+        weights = self.model.table.rows(rows, self.model._clusters)
+        return rows, weights.multiply(counts[:, None]).tocsr()
+
+    @cached_property
+    def coordinates(self) -> Any:
+        """The text's coordinates, float64 CSR [1, dimensions]."""
+        from scipy import sparse
+
+        weights = self._counted[1]
+        sums = sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
+        return sparse_units(sums.log1p(), self.model.mixing, self.model.max_active_dims).astype(np.float64)
+
+    @cached_property
+    def span_finder(self) -> SpanFinder:
+        """The function from a dimension to where the word is that fires it most."""
+        rows, weights = self._counted
+        by_cluster = weights.tocsc()
+        fired = np.log1p(np.asarray(weights.sum(axis=0)).ravel())
+
+        def find_spans(dimension: int) -> tuple[Span, ...]:
+            source = strongest_source(self.model.mixing, fired, dimension)
+            entries = slice(by_cluster.indptr[source], by_cluster.indptr[source + 1])
+            if entries.start == entries.stop:
+                return ()
+            row = rows[by_cluster.indices[entries][np.argmax(by_cluster.data[entries])]]
+            return tuple((word.start, word.end) for word, word_row in zip(self._words, self._rows) if word_row == row)
+
+        return find_spans
+
+
 class StaticLexiconEmbedder(Embedder):
     """A text is the weights of k clusters of words, which its own words fire.
 
@@ -121,6 +175,7 @@ class StaticLexiconEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static-lexicon"
+    query_type: ClassVar[type[Query]] = _ClusterQuery
     _normalizes: ClassVar[bool] = True
 
     def __init__(
@@ -273,62 +328,6 @@ class StaticLexiconEmbedder(Embedder):
             return rows
         return sparse_units(rows, self.mixing, self.max_active_dims)
 
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read one or two checked texts."""
-        return [_ClusterQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
-
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
         return [_ClusterQuery(self, text, role).coverage_and_gaps for text in texts]
-
-
-class _ClusterQuery(Query):
-    """A text, its words and the clusters that they fire."""
-
-    def __init__(self, model: StaticLexiconEmbedder, text: str, role: Role) -> None:
-        super().__init__(model, text, role, self._units, span_finder=self._find_spans)
-        self._words: list[Word] = model.vocabulary.split(text)
-        self._rows = np.array([model.vocabulary.row(word.text) for word in self._words], np.int64)
-
-    @cached_property
-    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
-        """How much of the text is known, and where the words without a row are."""
-        vocabulary, partial, gaps = self.model.vocabulary, list[tuple[str, str, float]](), list[Span]()
-        for word, row in zip(self._words, self._rows.tolist()):
-            if row < 0:
-                gaps.append((word.start, word.end))
-            elif not vocabulary.has_row(word.text):
-                form = vocabulary.forms[row]
-                partial.append((word.text, display_form(form), part_known(lowercase(word.text), form)))
-        return Coverage.from_words(len(self._words) - len(gaps), len(self._words), partial), tuple(gaps)
-
-    @cached_property
-    def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:
-        """The distinct rows, and the weights of the clusters of each times its number, float64 CSR [rows, k]."""
-        rows, counts = np.unique(self._rows[self._rows >= 0], return_counts=True)
-        weights = self.model.table.rows(rows, self.model._clusters)
-        return rows, weights.multiply(counts[:, None]).tocsr()
-
-    def _units(self) -> Any:
-        """Return the text's coordinates, float64 CSR [1, dimensions]."""
-        from scipy import sparse
-
-        weights = self._counted[1]
-        sums = sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
-        return sparse_units(sums.log1p(), self.model.mixing, self.model.max_active_dims).astype(np.float64)
-
-    def _find_spans(self) -> SpanFinder:
-        """Return the function from a dimension to where the word is that fires it most."""
-        rows, weights = self._counted
-        by_cluster = weights.tocsc()
-        fired = np.log1p(np.asarray(weights.sum(axis=0)).ravel())
-
-        def find_spans(dimension: int) -> tuple[Span, ...]:
-            source = strongest_source(self.model.mixing, fired, dimension)
-            entries = slice(by_cluster.indptr[source], by_cluster.indptr[source + 1])
-            if entries.start == entries.stop:
-                return ()
-            row = rows[by_cluster.indices[entries][np.argmax(by_cluster.data[entries])]]
-            return tuple((word.start, word.end) for word, word_row in zip(self._words, self._rows) if word_row == row)
-
-        return find_spans

@@ -104,6 +104,7 @@ class StaticEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static"
+    query_type: ClassVar[type[Query]] = WordQuery
     reads_texts: ClassVar[bool] = True
     _normalizes: ClassVar[bool] = True
     truncates: ClassVar[bool] = True  # principal directions come first where they matter most
@@ -342,10 +343,6 @@ class StaticEmbedder(Embedder):
         vectors[spelled_index < 0] = self.word_vectors(rows[spelled_index < 0])
         vectors[spelled_index >= 0] = spelled.vectors[spelled_index[spelled_index >= 0]]
         return vectors
-
-    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        """Read one or two checked texts."""
-        return [WordQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def text_words(self, text: str) -> TextWords:
         """Return the words of a text, as explanations show them."""
