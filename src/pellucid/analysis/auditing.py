@@ -182,15 +182,16 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     names = model.dimensions.names
     measured = spread(model, texts, seed)
     enough = measured.texts >= thresholds.least_texts
-    dead = dict(_dead(measured, names, thresholds)) if enough else {}
+    dead = _findings("dead", names, _dead(measured, thresholds)) if enough else {}
     alive = np.ones(len(names), bool)
     alive[list(dead)] = False
     alive &= support(measured.sample) >= thresholds.duplicate_texts
     relatives, groups = _duplicates(measured, alive, thresholds.duplicate)
-    crowded = [finding for n, finding in _crowded(measured, names, thresholds) if n not in dead] if enough else []
     doubled = [_duplicate_finding(group, names) for group in groups]
-    unclear = _unclear(measured, model, thresholds) if model.family == "anchors" else ()
-    findings = (*dead.values(), *doubled, *crowded, *unclear)
+    crowded = _findings("crowded", names, _crowded(measured, thresholds)) if enough else {}
+    unclear = _findings("unclear", names, _unclear(measured, model, thresholds)) if model.family == "anchors" else {}
+    alive_and_crowded = (finding for n, finding in crowded.items() if n not in dead)
+    findings = (*dead.values(), *doubled, *alive_and_crowded, *unclear.values())
     return Audit(
         family=model.family,
         texts=measured.texts,
@@ -212,52 +213,55 @@ def support(sample: Any) -> Floats:
     return supports
 
 
-def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> Iterator[tuple[int, Finding]]:
-    """Yield the dead dimensions by index, the rarest first."""
+Reason = tuple[int, str, float, str]
+"""The index of a dimension, and what a finding says of it: measure, value, reason."""
+
+
+def _findings(verdict: str, names: list[str], reasons: Iterable[Reason]) -> dict[int, Finding]:
+    """Return findings about single dimensions, which all propose to remove them, by index."""
+    return {
+        index: Finding(verdict, (names[index],), measure, value, reason, f"model.without({quoted(names[index])})")
+        for index, measure, value, reason in reasons
+    }
+
+
+def _dead(measured: Spread, thresholds: Thresholds) -> Iterator[Reason]:
+    """Yield which dimensions are dead, the rarest first."""
     flat, quiet = measured.flat, measured.quiet
     for index in np.argsort(measured.firing, kind="stable").tolist():
-        rate, edit = float(measured.firing[index]), f"model.without({quoted(names[index])})"
+        rate, mean = float(measured.firing[index]), float(measured.mean[index])
         if flat[index]:
-            value = float(measured.deviation[index])
-            reason = f"its coordinate is {signed(float(measured.mean[index]))} in all texts"
-            yield index, Finding("dead", (names[index],), "deviation", value, reason, edit)
+            yield index, "deviation", float(measured.deviation[index]), f"its coordinate is {signed(mean)} in all texts"
         elif rate <= thresholds.dead_rate and quiet[index]:
-            reason = f"fires on {round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
-            yield index, Finding("dead", (names[index],), "firing rate", rate, reason, edit)
+            n_texts = f"{round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
+            yield index, "firing rate", rate, f"fires on {n_texts}"
 
 
-def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> Iterator[tuple[int, Finding]]:
-    """Yield the crowded dimensions by index, the largest part of the mean score first."""
+def _crowded(measured: Spread, thresholds: Thresholds) -> Iterator[Reason]:
+    """Yield which dimensions are crowded, the largest part of the mean score first."""
     score = float(measured.common.sum())
-    floor = max(thresholds.crowded_share, 3 / len(names))
+    floor = max(thresholds.crowded_share, 3 / len(measured.common))
     for index in np.argsort(-measured.common, kind="stable").tolist():
-        rate, component = float(measured.firing[index]), float(measured.common[index])
-        edit = f"model.without({quoted(names[index])})"
-        if score >= _SCORE_EPS and component / score >= floor:
-            reason = f"gives {percent(component / score)} of the score that two texts have on average"
-            yield index, Finding("crowded", (names[index],), "share of the mean score", component / score, reason, edit)
+        rate, share = float(measured.firing[index]), float(measured.common[index]) / (score or 1.0)
+        if score >= _SCORE_EPS and share >= floor:
+            reason = f"gives {percent(share)} of the score that two texts have on average"
+            yield index, "share of the mean score", share, reason
         elif rate >= thresholds.crowded_rate:
-            reason = f"fires on {percent(rate)} of the texts"
-            yield index, Finding("crowded", (names[index],), "firing rate", rate, reason, edit)
+            yield index, "firing rate", rate, f"fires on {percent(rate)} of the texts"
 
 
-def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Iterator[Finding]:
-    """Yield the findings about anchors, the largest share of an embedding first."""
+def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Iterator[Reason]:
+    """Yield which anchors are unclear, the largest share of an embedding first."""
     for index in np.argsort(-measured.shares, kind="stable").tolist():
-        dimension = model.dimensions[index]
-        words = {word for description in dimension.about for word in content_words(description)}
+        words = {word for description in model.dimensions[index].about for word in content_words(description)}
         stems = {word[:_STEM_CHARS] for word in words}
         strongest = measured.examples(index, _N_STRONGEST_TEXTS)
-        n_matching_texts = sum(
-            not stems.isdisjoint(word[:_STEM_CHARS] for word in content_words(example.text)) for example in strongest
-        )
-        edit = f"model.without({quoted(dimension.name)})"
+        has_match = any(word[:_STEM_CHARS] in stems for example in strongest for word in content_words(example.text))
         if len(words) < thresholds.unclear_words:
-            reason = f"has {counted(len(words), 'content word')}"
-            yield Finding("unclear", (dimension.name,), "content words", len(words), reason, edit)
-        elif not n_matching_texts and measured.texts >= thresholds.least_texts:
+            yield index, "content words", len(words), f"has {counted(len(words), 'content word')}"
+        elif not has_match and measured.texts >= thresholds.least_texts:
             reason = f"none of its words occurs in its {counted(len(strongest), 'strongest text')}"
-            yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, reason, edit)
+            yield index, "strongest texts with one of its words", 0, reason
 
 
 Related = list[tuple[int, float]]
