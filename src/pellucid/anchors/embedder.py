@@ -239,8 +239,7 @@ class AnchorEmbedder(Embedder):
     @property
     def weights(self) -> npt.NDArray[np.float32]:
         """What each anchor's cosine is multiplied by, float32 [n]."""
-        lengths: npt.NDArray[np.float32] = np.linalg.norm(self.vectors, axis=1)
-        return lengths
+        return np.asarray(np.linalg.norm(self.vectors, axis=1))
 
     @property
     def device(self) -> str:
@@ -280,8 +279,7 @@ class AnchorEmbedder(Embedder):
             self.encoder, texts, role=role, dimension=self.vectors.shape[1], batch_size=batch_size,
             show_progress_bar=show_progress_bar,
         )  # fmt: skip
-        coordinates: Vectors = vectors @ self.vectors.T
-        return coordinates
+        return vectors @ self.vectors.T
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
@@ -327,8 +325,7 @@ class AnchorEmbedder(Embedder):
         anchors = np.add.reduceat(unit_vectors(self.encoder, texts, dimension=self.vectors.shape[1]), starts, axis=0)
         lengths = self.weights * np.linalg.norm(anchors, axis=1)
         products = np.einsum("nd,nd->n", self.vectors, anchors)
-        faithful: npt.NDArray[np.float32] = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-        return faithful
+        return np.asarray(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0))
 
     def _edited(self, edit: Edit) -> Self:
         return self._changed(edit.mixing.applied(self.vectors.T).T.astype(np.float32), edit.dimensions)

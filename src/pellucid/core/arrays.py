@@ -227,8 +227,7 @@ def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:
 
 def cosines(first: Any, second: Any) -> npt.NDArray[np.float32]:
     """Return the cosines of all rows of two dense arrays, float32 [first, second]; those of zero rows are 0."""
-    products: npt.NDArray[np.float32] = l2_normalize(first) @ l2_normalize(second).T
-    return products
+    return np.asarray(l2_normalize(first) @ l2_normalize(second).T)
 
 
 def flattened(rows: TokenVectors) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:

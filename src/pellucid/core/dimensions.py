@@ -226,8 +226,7 @@ def selected_columns(edit: Edit) -> list[int] | None:
     sources, columns, factors, (_, count) = edit.mixing
     if len(np.unique(columns)) != count or len(columns) != count or (factors != 1).any():
         return None
-    chosen: list[int] = sources[np.argsort(columns)].tolist()
-    return chosen
+    return sources[np.argsort(columns)].tolist()  # type: ignore[no-any-return]
 
 
 def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:

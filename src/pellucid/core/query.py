@@ -115,8 +115,7 @@ class Query:
     @cached_property
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text the model knows, and the spans that it does not."""
-        coverage: tuple[Coverage, tuple[Span, ...]] = self.model.coverage_and_gaps([self.text], self.role)[0]
-        return coverage
+        return self.model.coverage_and_gaps([self.text], self.role)[0]  # type: ignore[no-any-return]
 
     @cached_property
     def span_finder(self) -> SpanFinder | None:
@@ -212,8 +211,7 @@ class EncodedPair:
             rows = self._model._encode_each(list(number_of), [role] * len(number_of))
             for side, numbers_of_side in zip(of_role, numbers):
                 sides[side] = rows[numbers_of_side]
-        similarities: list[float] = self._model.similarity_pairwise(*sides).tolist()
-        return similarities
+        return self._model.similarity_pairwise(*sides).tolist()  # type: ignore[no-any-return]
 
     def percentile(self, score: float, texts: tuple[str, str]) -> float | None:
         """Return how many of 100 pairs of the model's background score less; None of texts that are not English."""

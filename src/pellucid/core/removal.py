@@ -157,8 +157,7 @@ def standard_errors(estimates: Floats) -> Floats:
     """Return the standard errors of means of estimates [estimates, values]; 0 where there is one, which is exact."""
     if len(estimates) < 2:
         return np.zeros(estimates.shape[1])
-    errors: Floats = estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates))
-    return errors
+    return np.asarray(estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates)))
 
 
 def root_mean_square(values: Floats) -> float:

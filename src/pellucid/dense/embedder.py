@@ -335,8 +335,7 @@ class EncoderEmbedder(Embedder):
     @property
     def max_seq_length(self) -> float | None:
         """The longest text that the encoder reads, in tokens; None for a function."""
-        longest: float | None = getattr(self.model, "max_seq_length", None)
-        return longest
+        return getattr(self.model, "max_seq_length", None)
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         default = getattr(self.model, "default_prompt_name", None)

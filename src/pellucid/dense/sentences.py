@@ -99,5 +99,4 @@ def _parts(sentences: Floats, centred: Floats) -> Floats:
     total = sentences.sum(axis=0)
     scaled = sentences * (max(0.0, float(total @ centred)) / (float(total @ total) or 1.0))
     mean = scaled.mean(axis=0)
-    parts: Floats = mean + SPREAD * (scaled - mean)
-    return parts
+    return np.asarray(mean + SPREAD * (scaled - mean))

@@ -325,8 +325,7 @@ def _importance(parts: Floats, oov_counts: Floats, centred: Floats, vector2: Flo
     direction = centred / (_length(centred) or 1.0)
     along = whole @ direction
     even = along.sum() / max(len(along), 1) - along
-    values: Floats = whole @ vector2 + _IMPORTANCE_EVEN * even * float(direction @ vector2)
-    return values
+    return np.asarray(whole @ vector2 + _IMPORTANCE_EVEN * even * float(direction @ vector2))
 
 
 def fit_words(

@@ -57,8 +57,7 @@ class Adjustment(Settings):
         if self.offset is None:
             return embeddings
         is_known = embeddings.any(axis=1, keepdims=True)
-        adjusted: Vectors = np.where(is_known, embeddings + self.offset, np.float32(0)).astype(np.float32)
-        return adjusted
+        return np.where(is_known, embeddings + self.offset, np.float32(0)).astype(np.float32)
 
 
 def mean_adjustment(embeddings: Vectors) -> Adjustment:

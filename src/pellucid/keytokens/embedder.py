@@ -355,8 +355,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
         embeddings = self._embedded(checked, validate_role(role), PLAIN.batch_size, show_progress_bar)
-        row: Vectors = embeddings[0] if isinstance(texts, str) else embeddings
-        return row
+        return embeddings[0] if isinstance(texts, str) else embeddings
 
     def decode(self, embeddings: Any, k: int = 10) -> TopTokens:
         """Return the `k` tokens each embedding is aligned with (paper, Algorithm 1), adjusted as the model is.

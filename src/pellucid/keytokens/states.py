@@ -92,8 +92,7 @@ def pooled_states(hidden: Any, mask: Any, encodings: Sequence[Encoding], setting
 
     shares = torch.from_numpy(_shares(encodings, mask.cpu().numpy(), settings)).to(hidden.device)
     pooled = torch.einsum("bl,bld->bd", shares, hidden)
-    rows: Vectors = (torch.nn.functional.normalize(pooled, dim=1) if settings.normalize else pooled).cpu().numpy()
-    return rows
+    return np.asarray((torch.nn.functional.normalize(pooled, dim=1) if settings.normalize else pooled).cpu().numpy())
 
 
 def _shares(encodings: Sequence[Encoding], mask: Any, settings: KeyTokenSettings) -> Vectors:
@@ -141,5 +140,4 @@ def before_rows(backbone: Backbone, embeddings: Vectors) -> Vectors:
         for start in range(0, len(embeddings), _BATCH_TEXTS):
             part = backbone.tensor(embeddings[start : start + _BATCH_TEXTS])
             batches.append(lm_head_logits(backbone.model, part[:, None])[:, 0].float().cpu().numpy())
-    projected: Vectors = np.concatenate(batches)
-    return projected
+    return np.concatenate(batches)

@@ -159,8 +159,7 @@ def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -
         from sklearn.exceptions import ConvergenceWarning
     with ignored_warnings(ConvergenceWarning):  # rows at the same direction; `report` lists dead clusters
         fitted = KMeans(k, init="random", n_init=1, max_iter=iterations, random_state=seed).fit(rows)
-    labels: npt.NDArray[np.int64] = fitted.labels_.astype(np.int64)
-    return labels
+    return np.asarray(fitted.labels_, np.int64)
 
 
 def named_clusters(

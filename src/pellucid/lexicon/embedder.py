@@ -294,8 +294,7 @@ def _checked_bias(
     values = token_bias.float().cpu().numpy()[clustered]
     counts = np.bincount(assignment[clustered], minlength=len(clusters))
     sums = np.bincount(assignment[clustered], weights=values, minlength=len(clusters))
-    means: npt.NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
-    return means
+    return (sums / np.maximum(counts, 1)).astype(np.float32)
 
 
 def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:

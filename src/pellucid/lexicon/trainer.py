@@ -196,8 +196,7 @@ class CandidateLoss(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unu
         columns = list(sentence_features)
         targets = labels, columns[0].get("excluded")
         if self.settings.chunk:
-            loss: torch.Tensor = self.forward_cached(columns, targets)
-            return loss
+            return self.forward_cached(columns, targets)
         return self.calculate_loss([[self.model(column)["sentence_embedding"]] for column in columns], targets)
 
     def calculate_loss(

@@ -184,8 +184,7 @@ class Route(APIRoute):
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if self.body_field is not None and kind != "application/json":  # web pages of other sites cannot send it
                 raise ApiError(415, "the body must be JSON, with the header Content-Type: application/json")
-            response: Response = await respond(request)
-            return response
+            return await respond(request)
 
         return handle
 

@@ -254,8 +254,7 @@ class Backbone:
 
         with torch.inference_mode(), one_thread():
             mean = self.states(*probe_ids(self.model))[0].float().mean(dim=0)
-        vector: npt.NDArray[np.float32] = mean.cpu().numpy()
-        return vector
+        return np.asarray(mean.cpu().numpy())
 
 
 def padded(encodings: Sequence[Encoding], filler: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -157,8 +157,7 @@ def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
     blocks = np.array_split(sample, 1 + len(sample) // _BLOCK)  # float64 of all at once would be large
     spectrum = spectrum_of(blocks, centred=True)
     components = spectrum.components[settings.drop : settings.drop + settings.dimensions]
-    projected: Vectors = ((vectors - spectrum.mean) @ components.T).astype(np.float32)
-    return projected
+    return ((vectors - spectrum.mean) @ components.T).astype(np.float32)
 
 
 def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:

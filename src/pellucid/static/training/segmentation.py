@@ -106,8 +106,7 @@ def _chinese() -> _Cut:
     tokenizer = jieba.Tokenizer()
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
     tokenizer.initialized = True
-    cut: _Cut = tokenizer.lcut
-    return cut
+    return tokenizer.lcut  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1)
@@ -129,8 +128,7 @@ def _thai() -> _Cut:
         os.environ.setdefault("PYTHAINLP_READ_ONLY", "1")  # else it makes a folder for downloads in the user's home
     with importing("languages", "pythainlp"):
         from pythainlp.tokenize.newmm import segment
-    cut: _Cut = segment
-    return cut
+    return segment  # type: ignore[no-any-return]
 
 
 def _code(language: object) -> str:

@@ -232,8 +232,7 @@ def sums(words: torch.nn.EmbeddingBag, bags: Bags, sentences: Batch) -> torch.Te
     import torch
 
     chosen = bags.take(sentences)
-    total: torch.Tensor = words(torch.from_numpy(chosen.rows), torch.from_numpy(chosen.offsets))
-    return total
+    return words(torch.from_numpy(chosen.rows), torch.from_numpy(chosen.offsets))
 
 
 def scale_of(vectors: npt.NDArray[np.floating[Any]]) -> float:
@@ -314,8 +313,7 @@ def _batches(held_out: Batch) -> list[Batch]:
 def _shares(groups: Sequence[Batch], power: float = 1.0) -> npt.NDArray[np.float64]:
     """Return the share of each group in all items, or by its size to some power."""
     sizes = np.array([len(group) for group in groups], np.float64) ** power
-    shares: npt.NDArray[np.float64] = sizes / sizes.sum()
-    return shares
+    return np.asarray(sizes / sizes.sum())
 
 
 def _numbered(pair: int, sentences: Batch) -> Batch:
