@@ -50,6 +50,6 @@ def _kinds(settings: type[Settings]) -> dict[str, tuple[Any, Limits, bool]]:
     kinds = {}
     for name, hint in get_type_hints(settings, include_extras=True).items():
         kind, limits = get_args(hint) if get_origin(hint) is Annotated else (hint, Limits())
-        is_optional = type(None) in get_args(kind)
+        is_optional = get_args(kind)[1:] == (type(None),)
         kinds[name] = (get_args(kind)[0] if is_optional else kind, limits, is_optional)
     return kinds

@@ -95,6 +95,7 @@ class AnchorEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "anchors"
+    _reads_with: ClassVar[str] = "encoder"
 
     def __init__(self, encoder: Any, anchors: Sequence[str]) -> None:
         """Encode the anchors.
@@ -240,31 +241,6 @@ class AnchorEmbedder(Embedder):
     def weights(self) -> npt.NDArray[np.float32]:
         """What each anchor's cosine is multiplied by, float32 [n]."""
         return np.asarray(np.linalg.norm(self.vectors, axis=1))
-
-    @property
-    def device(self) -> str:
-        """The encoder's."""
-        return self.encoder.device
-
-    def to(self, device: Any) -> Self:
-        """Move the encoder and return this model."""
-        self.encoder.to(device)
-        return self
-
-    @property
-    def tokenizer(self) -> Any:
-        """The encoder's."""
-        return self.encoder.tokenizer
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        """The encoder's."""
-        return self.encoder.prompts
-
-    @property
-    def max_seq_length(self) -> float | None:
-        """The encoder's."""
-        return self.encoder.max_seq_length
 
     def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""

@@ -32,6 +32,12 @@ class ToolInterface(ABC):
     """The name stored in `config.json`: which class opens the folder."""
 
     folder: Path | None = None  # that the model was opened from
+    _reads_with: ClassVar[str] = ""  # the attribute that holds what reads the texts, where that is another model
+
+    @property
+    def _text_reader(self) -> Any:
+        """What reads the texts, such as a SentenceTransformer; None where this model does."""
+        return getattr(self, self._reads_with) if self._reads_with else None
 
     @abstractmethod
     def get_embedding_dimension(self) -> int:
@@ -44,7 +50,7 @@ class ToolInterface(ABC):
     @property
     def device(self) -> str:
         """Where the model computes, as torch names it: "cpu", "cuda:0"."""
-        return "cpu"
+        return str(getattr(self._text_reader, "device", "cpu"))
 
     def to(self, device: Any) -> Self:
         """Move the model to a device, such as "cpu" or "cuda", and return it.
@@ -52,7 +58,9 @@ class ToolInterface(ABC):
         Raises:
             InputError: the family computes where it was opened.
         """
-        if not self._computes_on(device):
+        if hasattr(self._text_reader, "to"):
+            self._text_reader.to(device)
+        elif not self._computes_on(device):
             raise InputError(
                 f"this {self.family} model computes on {self.device!r} and cannot be moved to {shown(device, 40)}; "
                 "leave it there, or open a transformer on the other device"
@@ -72,6 +80,8 @@ class ToolInterface(ABC):
         Raises:
             AttributeError: the model reads texts in another way.
         """
+        if hasattr(self._text_reader, "tokenizer"):
+            return self._text_reader.tokenizer
         raise AttributeError(
             f"this {self.family} model has no tokenizer of transformers; explain(text) shows what it reads"
         )
@@ -79,12 +89,12 @@ class ToolInterface(ABC):
     @property
     def prompts(self) -> dict[str, str]:
         """What the model puts before a text, by the name of the prompt; empty where it puts nothing."""
-        return {}
+        return dict(getattr(self._text_reader, "prompts", {}))
 
     @property
     def max_seq_length(self) -> float | None:
         """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
-        return None
+        return getattr(self._text_reader, "max_seq_length", None)
 
     @property
     def model_card_data(self) -> ModelCardData:

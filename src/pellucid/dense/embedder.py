@@ -67,6 +67,7 @@ class EncoderEmbedder(Embedder):
 
     family: ClassVar[str] = "encoder"
     query_type: ClassVar[type[Query]] = EncoderQuery
+    _reads_with: ClassVar[str] = "model"
     truncates: ClassVar[bool] = True
 
     def __init__(self, model: Any, reasons: Reasons | str | Path | None = None, *, fit: bool = False) -> None:
@@ -309,33 +310,6 @@ class EncoderEmbedder(Embedder):
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions; an encoder that was not used yet encodes a text to find out."""
         return self._dimension or int(self.encode("a text").shape[0])
-
-    @property
-    def device(self) -> str:
-        """The device of the encoder; "cpu" for a function."""
-        return str(getattr(self.model, "device", "cpu"))
-
-    def to(self, device: Any) -> Self:
-        """Move the encoder, a SentenceTransformer, and return this model; a function cannot be moved."""
-        if not self.is_sentence_transformer:
-            return super().to(device)
-        self.model.to(device)
-        return self
-
-    @property
-    def tokenizer(self) -> Any:
-        """The encoder's; a function has none."""
-        return super().tokenizer if self.is_function else self.model.tokenizer
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        """The encoder's; a function's are not known."""
-        return {} if self.is_function else dict(self.model.prompts)
-
-    @property
-    def max_seq_length(self) -> float | None:
-        """The longest text that the encoder reads, in tokens; None for a function."""
-        return getattr(self.model, "max_seq_length", None)
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         default = getattr(self.model, "default_prompt_name", None)

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ class TransformerEmbedder(Embedder):
         settings: how texts are read, with nothing left open.
     """
 
+    _reads_with: ClassVar[str] = "backbone"
     backbone: Backbone
     settings: ReadingSettings
 
@@ -80,16 +81,6 @@ class TransformerEmbedder(Embedder):
         backbone = self.backbone
         read = {"attention": backbone.attention, "head_kind": backbone.head_kind, "settings": self.settings}
         return {**read, "weights": backbone.model, "tokenizer": backbone.tokenizer}
-
-    @property
-    def device(self) -> str:
-        """The backbone's device, as torch names it."""
-        return str(self.backbone.device)
-
-    @property
-    def tokenizer(self) -> Any:
-        """The backbone's."""
-        return self.backbone.tokenizer
 
     @property
     def max_seq_length(self) -> int:
