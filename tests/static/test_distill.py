@@ -361,7 +361,7 @@ def test_a_default_prompt_is_put_before_each_sentence(second: object, tmp_path: 
 def test_settings_that_do_not_fit(teacher: object, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="need a teacher of at least 263 dimensions, this one has 16"):
         distill(teacher, ["the cat sees"], work_dir=tmp_path)
-    with pytest.raises(InputError, match="PCA level 'words' is unknown"):
+    with pytest.raises(InputError, match="level is 'words'; it must be one of sentence, word, none"):
         distill(teacher, ["the cat sees"], work_dir=tmp_path, pca=PcaSettings(level="words"))
 
 
