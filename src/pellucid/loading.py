@@ -81,16 +81,16 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False, backend:
     model = resolve_name(model)
     with allow_external(allow_outside):
         if is_stock(model):
-            if backend == "onnx":
-                from pellucid.dense.onnx import HUB_FILES, OnnxEncoder
+            from pellucid.dense.onnx import HUB_FILES, OnnxEncoder
 
-                return _encoder(OnnxEncoder(locate(model, HUB_FILES)), "words")
-            folder = Path(model).absolute()
+            folder = locate(model, HUB_FILES) if backend == "onnx" else Path(model).absolute()
+            reasons = folder / "reasons" if (folder / "reasons" / "config.json").is_file() else "words"
+            if backend == "onnx":
+                return _encoder(OnnxEncoder(folder), reasons)
             config = folder / "config_sentence_transformers.json"
             kind = str(read_json(config).get("model_type")) if config.is_file() else ""
             encoder = open_sentence_transformer(model, kind if kind in ENCODERS else "SentenceTransformer")
-            has_words = (folder / "reasons" / "config.json").is_file()
-            return _encoder(encoder, folder / "reasons" if has_words else "words")
+            return _encoder(encoder, reasons)
         path = locate(model)
         family = "static" if path.is_file() else read_config(path).get("family")
         if not isinstance(family, str) or family not in FAMILIES:

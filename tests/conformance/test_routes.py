@@ -30,7 +30,7 @@ def url(static: StaticEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Ite
         texts = ["mortgage rates are rising", "a dog in the park", "a river of gold"]
         metadata = [{"lang": lang, "n": n, "s": "x"} for n, lang in enumerate("xyz")]
         index.add(texts, ids=["a", "b", "c"], metadata=metadata)
-    with running({"static-en": static}, index=str(folder / "index"), max_body_bytes=4 << 20) as at:
+    with running({"static-en": static}, index=str(folder / "index"), max_body_bytes=4 << 20, judge=True) as at:
         yield at
 
 
@@ -197,6 +197,7 @@ def bodies() -> dict[str, dict[str, Any]]:
             "word_weights": {"river": 1},
         },
         "/why": {"query": "river", "id": "b", "weights": {"bm25": 1}},
+        "/judge": {"query": "river", "id": "b", "grade": 1},
         "/documents": {"where": {"n": {"gte": 1}}, "sort": "n", "limit": 3, "count_by": ["n"]},
     }  # fmt: skip
 

@@ -109,8 +109,9 @@ def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dic
 # What is made or read, the command that does so, options under another name there, and those that are Python's alone.
 DOORS: dict[str, tuple[Any, str, dict[str, str], set[str]]] = {
     "build": (pellucid.CorpusFile, "index build", {}, {"path"}),
-    "create": (pellucid.Index.create, "index build", {"models": "model", "passage_characters": "passage"},
-               {"path", "weights", "stop_words"}),
+    "create": (pellucid.Index.create, "index build",
+               {"models": "model", "weights": "weight", "passage_characters": "passage"},
+               {"path"}),
     "encode": (encode_corpus, "encode", {"corpus": "file"}, {"shard_size"}),
     "serve": (ServerSettings, "serve", {"hosts": "allow_host"},
               {"token", "max_body_bytes", "max_waiting", "read_only"}),

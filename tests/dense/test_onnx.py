@@ -110,6 +110,10 @@ def test_saved_and_opened_and_copied_it_is_the_same(folder, tmp_path):
     for other in (again, pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.encode(TEXTS), model.encode(TEXTS))
         assert same_model(fingerprint(other), fingerprint(model))
+    (folder / "reasons").mkdir()
+    write_json(folder / "reasons" / "config.json", {})
+    with pytest.raises(ModelFolderError, match="reasons"):  # those fitted to this encoder, not others
+        _ = pellucid.load(folder, backend="onnx").reasons
     parts = pellucid.EnsembleEmbedder({"first": model, "second": pellucid.load("static-en")})
     parts.save_pretrained(tmp_path / "ensemble")
     np.testing.assert_allclose(pellucid.load(tmp_path / "ensemble").encode(TEXTS), parts.encode(TEXTS), atol=1e-6)

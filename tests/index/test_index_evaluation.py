@@ -167,3 +167,22 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)
     with pytest.raises(CorpusError, match=said):
         (read_queries if name.endswith("l") else read_qrels)(tmp_path / name)
+
+
+def test_judgements_lie_beside_the_index_and_are_evaluated(index, tmp_path):
+    assert index.judgements() == ({}, {})
+    for query, own, grade in [("a car", "b", 1), ("a car", "d", 0), ("law\t\n\ud800", "d", 3), ("a car", "d", None)]:
+        index.judge(query, own, grade)
+    queries, grades = index.judgements()
+    judged = {text: grades[key] for key, text in queries.items()}
+    assert judged == {"a car": {"b": 1}, "law\t\n\ufffd": {"d": 3}}
+    assert index.evaluate(queries, grades).queries == 2 and len(index) == 4 and index.verify() == []
+    documents = tmp_path / "new.jsonl"
+    documents.write_text('{"id": "b", "text": "a car"}')
+    assert run("index", "build", index.folder, documents, "--overwrite").exit_code == 0
+    assert '"queries": 2' in run("index", "evaluate", index.folder, "--json").stdout
+    index.add(["x"], ids=["two\tcolumns"])
+    for own, grade in [("gone", 1), ("b", -1), ("b", 1001), ("b", True), ("two\tcolumns", 1)]:
+        with pytest.raises(InputError, match=r"gone|grade|tab"):
+            index.judge("a car", own, grade)
+    assert index.judgements()[1] == grades

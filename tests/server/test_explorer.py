@@ -268,14 +268,19 @@ def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path, static: Any) 
         with pellucid.Index.create(tmp_path / name) as index:
             index.add([f"a loan of the {name} index {n}" for n in range(12)])
     indexes = (str(tmp_path / "first"), str(tmp_path / "second"))
-    with running({"static-en": static}, index=indexes) as url:
+    with running({"static-en": static}, index=indexes, judge=True) as url:
         page.goto(url)
         page.get_by_text("first: 12 documents").wait_for()
         page.locator("#index").select_option("second")
         page.get_by_label("Question").fill("loan")
         page.locator(".hit", has_text="of the second index").first.wait_for()
+        page.get_by_role("button", name="relevant", exact=True).first.click()
+        page.locator('[aria-pressed="true"]').wait_for()
         page.reload()
         page.locator(".hit", has_text="of the second index").first.wait_for()
+        assert page.locator('[aria-pressed="true"]').all_inner_texts() == ["relevant"]
+    with pellucid.Index.open(tmp_path / "second") as index:
+        assert list(index.judgements()[0].values()) == ["loan"]
 
 
 def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Path, static: Any) -> None:

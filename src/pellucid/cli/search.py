@@ -81,7 +81,13 @@ def build(
         typer.Option("--model", "-m", help="A bundled name, folder or hub id; repeat for more. [default: static-en]"),
     ] = None,
     bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside the models.")] = True,
+    weight: Annotated[
+        list[str] | None, typer.Option(help="Of a part of the score, as PART=NUMBER; the others count nothing.")
+    ] = None,
     language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
+    stop_words: Annotated[
+        str | None, typer.Option(help="Words that BM25 leaves out, with commas between them. [default: English ones]")
+    ] = None,
     passage: Annotated[int, typer.Option(min=100, help="Cut longer texts into passages of so many characters.")] = 4000,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing index, once the new one is complete.")
@@ -113,7 +119,15 @@ def build(
     documents = _files(files, file_options)
     with (
         _new_index(folder, overwrite) as index_folder,
-        Index.create(index_folder, model, bm25=bm25, language=language, passage_characters=passage) as new_index,
+        Index.create(
+            index_folder,
+            model,
+            bm25=bm25,
+            language=language,
+            passage_characters=passage,
+            weights=values_of(weight, "--weight", "PART=NUMBER", float) or None,
+            stop_words=None if stop_words is None else stop_words.split(","),
+        ) as new_index,
     ):
         added = _add(new_index, documents)
     say(f"{added} {folder}", err=True)
@@ -253,8 +267,8 @@ def verify(folder: _Folder) -> None:
 @index.command()
 def evaluate(
     folder: _Folder,
-    queries: Annotated[Path, typer.Option(help="JSON lines with _id and text.")],
-    qrels: Annotated[Path, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")],
+    queries: Annotated[Path | None, typer.Option(help="JSON lines with _id and text.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Hits that count for nDCG.")] = 10,
     recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
     missed: Annotated[int, typer.Option(min=0, help="Failed queries to explain.")] = 20,
@@ -263,16 +277,20 @@ def evaluate(
 ) -> None:
     """Measure how well an index finds the documents that people judged right, with reasons for misses.
 
-    Queries and judgements are in BEIR's format. Needs pellucid[eval].
+    Queries and judgements are in BEIR's format; without both, those that the folder
+    holds: see pellucid serve --judge. Needs pellucid[eval].
 
     \b
     Examples:
+      pellucid index evaluate my-index
       pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/test.tsv
     """
     from pellucid.evaluation.tasks import read_qrels, read_queries
 
-    query_set, judged = read_queries(queries), read_qrels(qrels)
+    if (queries is None) != (qrels is None):
+        raise InputError("give --queries and --qrels together, or neither")
     with _open(folder) as opened:
+        query_set, judged = (read_queries(queries), read_qrels(qrels)) if queries and qrels else opened.judgements()
         evaluation = opened.evaluate(
             query_set, judged, top_k=top_k, recall_at=recall, examples=missed, show_progress_bar=True
         )

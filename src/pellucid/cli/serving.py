@@ -27,12 +27,14 @@ def serve(
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; static models share their table.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
     rerank: _Rerank = None,
+    judge: Annotated[bool, typer.Option("--judge", help="Let the page's users judge hits; see Index.judge.")] = False,
 ) -> None:
     """Serve models and indexes over HTTP, with a page to explore them.
 
     Routes: /v1/embeddings of OpenAI; /embed and /rerank of text-embeddings-inference;
     /explain, /describe, /dimensions, /search and others, listed in /openapi.json. The
-    first model is the default. The server writes nothing.
+    first model is the default. The server writes nothing,
+    but judgements with --judge.
 
     Only this machine can reach the server unless you set --host; clients must then send
     the token in the environment variable PELLUCID_TOKEN. Without a token, requests must
@@ -58,6 +60,7 @@ def serve(
             token=os.environ.get("PELLUCID_TOKEN") or None,
             timeout=timeout,
             rerank=rerank,
+            judge=judge,
         ),
         host=host,
         port=port,

@@ -35,7 +35,8 @@ _MODULES = "modules.json"
 _KNOWN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 _POOLINGS = ("mean", "cls")
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
-_PASS_TEXTS = 8  # of one pass: with more, states leave the processor's cache, and shorter texts are filled up further
+_PASS_CHARACTERS = 2048  # of one pass, roughly: with more, states leave the processor's cache
+_PASS_TEXTS = 8  # at least, as a pass reads all weights
 _SETTINGS = ("sentence_bert_config.json", "tokenizer_config.json", "config_sentence_transformers.json")
 _BY_BATCH = b"DynamicQuantize"  # in the names of operations that see all texts of a batch
 _OTHER_FILES = re.compile(rb"(?:\x08|\x88\x80*\0)location")  # a string of protobuf, in whatever field: it names one
@@ -157,7 +158,8 @@ class OnnxEncoder:
         """Return one row for each text, float32 [texts, dimension]; a batch is as long as its longest text."""
         prompt = prompt_of(self, role)
         inputs = [prompt + (text.lower() if self.do_lower_case else text) for text in texts]
-        size = 1 if self._sees_batch else min(batch_size, _PASS_TEXTS)
+        size = max(_PASS_TEXTS, _PASS_CHARACTERS // max(map(len, inputs), default=1))
+        size = 1 if self._sees_batch else min(batch_size, size)
         try:
             return np.concatenate([self._batch(inputs[start : start + size]) for start in range(0, len(inputs), size)])
         except Exception as error:  # such as tokens that the file has no rows for

@@ -19,12 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, check_integer, check_number, shown
 from pellucid.index.calibration import calibrate
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
-from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
+from pellucid.index.evaluation import MAX_GRADE, IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits
+from pellucid.index.judgements import read_judgements, write_judgement
 from pellucid.index.metadata import KINDS
 from pellucid.index.models import (
     model_source,
@@ -49,6 +50,7 @@ from pellucid.index.writer import bytes_on_disk, first_commit, sweep_models, wri
 from pellucid.persistence.folder import allow_external
 from pellucid.persistence.store import writing_folder
 from pellucid.progress import Progress
+from pellucid.text.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -337,6 +339,27 @@ class Index(DocumentCollection):
         judged = JudgedQueries(self.snapshot(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
             return evaluate(judged, top_k, recall_at, examples, progress.advance)
+
+    def judge(self, query: str, id: str | int, grade: int | None = 1) -> None:
+        """Note in the index's folder that a person judged a document for a query.
+
+        Args:
+            query: its text.
+            id: of a document in the index.
+            grade: 1 for relevant, 0 for not relevant, up to 1,000 for more so; None takes the judgement back.
+
+        Raises:
+            InputError: no such document, or a grade out of range.
+            WritingError: the folder cannot be written.
+        """
+        query = SearchQuery(query=query).query
+        document = self[id]
+        check_number("grade", grade, least=0, most=MAX_GRADE, integer=True, optional=True)
+        write_judgement(self.folder, well_formed(query), document.id, grade)
+
+    def judgements(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+        """Return what `judge` noted, as `evaluate` takes it: queries by id, and the grades of documents by query."""
+        return read_judgements(self.folder)
 
     def info(self) -> dict[str, Any]:
         """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""

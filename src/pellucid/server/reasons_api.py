@@ -116,6 +116,15 @@ class WhyRequest(RequestBody):
     steer: Weights = None
 
 
+class JudgeRequest(RequestBody):
+    """The body of /judge: a document that a person judged for a query."""
+
+    query: str
+    id: str
+    index: Annotated[str | None, _INDEX] = None
+    grade: Integer | None = Field(1, ge=0, le=1000, description="0 for not relevant; null takes the judgement back.")
+
+
 def model_routes(service: Service) -> APIRouter:
     """Return the routes that ask models."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
@@ -233,12 +242,29 @@ def index_routes(service: Service) -> APIRouter:
         explanation = subtract(*explanations)
         return explained(explanation.check() if body.check else explanation)
 
+    @router.post("/judge")
+    def judge(body: JudgeRequest) -> dict[str, Any]:
+        """Note that a person judged a document for a query; the server must be started with --judge."""
+        index = service.searched(body.index)
+        if not service.settings.judge:
+            raise ApiError(403, "this server takes no judgements; start it with: pellucid serve --judge")
+        index.judge(body.query, body.id, body.grade)
+        return {"judged": sum(map(len, index.judgements()[1].values()))}
+
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
         """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
-        return answer(await service.run_in_pool(_index_info, service.searched(index)))
+        opened = service.searched(index)
+        info = await service.run_in_pool(_index_info, opened)
+        return answer({**info, "grades": _grades(opened)} if service.settings.judge else info)
 
     return router
+
+
+def _grades(index: Index) -> dict[str, dict[str, int]]:
+    """Return the judged queries, by text, with the grade of each document."""
+    queries, grades = index.judgements()
+    return {queries[query]: judged for query, judged in grades.items() if query in queries}
 
 
 def _n_models(index: Index) -> int:

@@ -143,6 +143,7 @@ class ServerSettings(Settings):
         timeout: seconds until a request is given up.
         read_only: open indexes only for reading, so that several processes may.
         rerank: a CrossEncoder, folder or hub id, for searches that ask for it.
+        judge: let clients judge documents; judgements are written into the folder of the index.
     """
 
     models: tuple[str, ...] = ("static-en",)
@@ -154,6 +155,7 @@ class ServerSettings(Settings):
     timeout: Annotated[float, Limits(above=0)] = 60.0
     read_only: bool = False
     rerank: str | None = None
+    judge: bool = False
 
     def __post_init__(self) -> None:
         """Check the limits."""

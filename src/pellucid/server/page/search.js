@@ -37,6 +37,7 @@ export async function search(main, page) {
   const where = byName(page.state.m ? JSON.parse(page.state.m) : {});
   let leastProbability = Number(page.state.p ?? 0);
   const stopWords = new Set(info["stop words"]);
+  const grades = info.grades && byName(info.grades); // by question and document, where the server takes judgements
 
   const hits = el("div", { "aria-live": "polite" });
   const handles = el("div", { class: "sliders" });
@@ -96,7 +97,7 @@ export async function search(main, page) {
     const colourOf = same(factors, info["word weights"]) ? colours() : null;
     hits.replaceChildren(
       ...(found ? heading(drawn.length) : examples()),
-      ...drawn.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, { scale, best, colourOf }, opened(drawn, place))),
+      ...drawn.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, { scale, best, colourOf }, opened(drawn, place), grades && judging(one.hit.id))),
       ...(found && (scored.length > shown || (scored.length && scored.length % FOUND === 0)) ? [el("button", { type: "button", class: "more", click: more }, `Show ${PAGE} more`)] : []));
     weighing.hidden = keeper.hidden = !found;
     code.textContent = asCode(query, settings());
@@ -151,6 +152,28 @@ export async function search(main, page) {
       }],
     ];
     return { openings, check };
+  }
+
+  /** Return buttons that say whether a document answers the question; a second click takes it back. */
+  function judging(/** @type {string} */ id) {
+    const judged_query = found.query; // not what is being typed
+    const of_query = grades[judged_query] ??= byName({});
+    const said = el("span", { class: "note", role: "status" });
+    /** @type {[string, number][]} */
+    const choices = [["relevant", 1], ["not relevant", 0]];
+    const buttons = choices.map(([name, grade]) => el("button", { type: "button", class: "link", "aria-pressed": "false", click: async () => {
+      const judged = of_query[id] === grade ? null : grade;
+      try {
+        await ask("judge", { query: judged_query, id, grade: judged, ...of_index });
+        if (judged === null) delete of_query[id];
+        else of_query[id] = judged;
+        said.textContent = "";
+      } catch (error) { said.textContent = /** @type {Error} */ (error).message; }
+      mark();
+    } }, name));
+    const mark = () => buttons.forEach((button, number) => button.setAttribute("aria-pressed", String((of_query[id] >= 1 ? 1 : of_query[id]) === choices[number][1])));
+    mark();
+    return el("span", { class: "judging", role: "group", "aria-label": "Does this document answer the question?" }, ...buttons, said);
   }
 
   const filters = el("div", { class: "filters" });
@@ -258,8 +281,9 @@ function filterOf(name, kind, info, where, changed) {
  * @param {{scale: number, best: number, colourOf: ((group: import("./dom.js").HitGroup) => number) | null}} among the
  *   strongest word and the best score of all hits; colours of phrases, null where a slider has changed what reasons add
  * @param {{openings: any[], check: () => Promise<string>}} asking what can be opened, and what checks the reason
+ * @param {HTMLElement | undefined} judging buttons that judge it
  */
-function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, { openings, check }) {
+function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, { openings, check }, judging) {
   const moved = rank - place;
   const lines = colourOf ? hit.groups.filter((/** @type {any} */ group) => group.kind === "phrase").slice(0, LINES) : [];
   const painted = (/** @type {"title" | "text"} */ field) => colourOf && lines.length ? phrasesOf(lines, `${field}_spans`, colourOf) : hit.marks[field].map((/** @type {any} */ mark) => ({ ...mark, value: mark.contribution }));
@@ -277,7 +301,7 @@ function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, { open
       el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`), scored),
     ...(colourOf ? [reasonOf(hit.summary, check)] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
     ...passage(hit.text, painted("text"), scale, placeOf(hit.snippet, hit.text)),
-    el("p", { class: "parts" }, ...details), openable(openings));
+    el("p", { class: "parts" }, ...details, ...(judging ? [" ", judging] : [])), openable(openings));
 }
 
 /** Return the reason of a hit, which a button checks: what the document scores without the words of each part of it. */
