@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.int64]
 SpanFinder = Callable[[int], tuple[Span, ...]]
 """From the number of a dimension to where it stands in a text."""
 
-_WHOLE_VECTOR = "the whole vector (its dimensions have no names)"
+_WHOLE_VECTOR = "the whole vector (fit_reasons divides it among words)"
 
 
 class Marks(NamedTuple):
