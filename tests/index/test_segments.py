@@ -155,7 +155,7 @@ def change(writer, reference, step):
         if len(rows := live[np.isin(segment.numbers[live], going)]):
             gone[index] = rows.tolist()
     rows = {segment: np.array(sorted(own), np.int32) for segment, own in gone.items()}
-    writer.change(reference.state(writer.commit.state), added, rows)
+    writer.change(reference.state(writer.commit.state), [writer.write(added)] if added else [], rows)
 
 
 def check_same(commit, reference):

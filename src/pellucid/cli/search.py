@@ -45,7 +45,7 @@ index = typer.Typer(
     cls=Listed,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Keep documents in an index for pellucid search: build, add, delete, list, verify.",
+    help="Keep documents in an index for pellucid search: build, add, sync, delete, list, verify.",
 )
 
 commands.add_typer(index, name="index")
@@ -144,7 +144,7 @@ def add(
 
     Other programs may search and change the index meanwhile. If a document is refused,
     those before it stay. Documents that are no longer in the files stay, too: pellucid
-    index delete. Columns of .csv and .tsv files keep the types of the index.
+    index sync deletes them. Columns of .csv and .tsv files keep the types of the index.
 
     \b
     Examples:
@@ -155,6 +155,42 @@ def add(
     with _open(folder) as opened:
         added = _add(opened, _files(files, file_options))
     say(f"{added} {folder}; what is no longer in the files stays until it is deleted", err=True)
+
+
+@index.command()
+@reads_documents
+def sync(
+    folder: _Folder,
+    files: _Files,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete more than 20 % of the documents, too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the counts; change nothing.")] = False,
+    file_options: FileOptions = FILE_DEFAULTS,
+) -> None:
+    """Make the index hold the documents in files and no others: add, replace and delete.
+
+    All changes are one commit; after an error the index is as it was. Documents that are
+    not in FILES are deleted, wherever they came from: name all sources. More than 20 % of
+    the documents are deleted only after a question, or with --yes. A folder without
+    documents, and a file of it that cannot be read, is an error.
+
+    \b
+    Examples:
+      pellucid index sync my-index ~/notes
+      pellucid index sync my-index articles.jsonl reviews.csv --dry-run
+    """
+    from pellucid.index.sync import DeletionError
+
+    _check_order("index sync", folder, files[0])
+    with _open(folder) as opened:
+        run = partial(opened.sync, _files(files, file_options), dry_run=dry_run, note=_note, show_progress_bar=True)
+        try:
+            counts = run(max_deleted=1) if yes else run()
+        except DeletionError as error:
+            if not sys.stdin.isatty():
+                raise
+            typer.confirm(f"{error}\nDelete them?", abort=True, err=True)
+            counts = run(max_deleted=error.share)
+    say(", ".join(f"{name} {count:,}" for name, count in counts._asdict().items()))
 
 
 @index.command()
@@ -458,17 +494,17 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
             new_folder.rmdir()
 
 
+def _note(line: str) -> None:
+    say(f"note: {line}", err=True)
+
+
 def _add(opened: Index, files: list[CorpusFile]) -> str:
     """Add the documents in files, and return how many there are, in words; notes on stderr show types of columns."""
-
-    def note(line: str) -> None:
-        say(f"note: {line}", err=True)
-
     fields = opened.snapshot().commit.state.fields
-    count = opened.add_files(files, note=note, show_progress_bar=True)
+    count = opened.add_files(files, note=_note, show_progress_bar=True)
     new_fields = sorted(opened.snapshot().commit.state.fields.keys() - fields.keys())
     if fields and new_fields:
-        note(f"no document had {', '.join(new_fields)} before; --leave-out leaves columns out")
+        _note(f"no document had {', '.join(new_fields)} before; --leave-out leaves columns out")
     return f"added {count:,}, {len(opened):,} documents are in"
 
 

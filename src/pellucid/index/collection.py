@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError, shown
+from pellucid.errors import IndexFolderError, InputError, PellucidError, check_number, shown
 from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
 from pellucid.index.documents import (
@@ -33,7 +33,8 @@ from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import PrecomputedVectors, stored_rows
 from pellucid.index.records import NamedDocuments, read_documents
 from pellucid.index.settings import precomputed_parts
-from pellucid.index.writer import Additions, Writer, replace_documents
+from pellucid.index.sync import MAX_DELETED_SHARE, SyncCounts, compare
+from pellucid.index.writer import Additions, Writer, encoded, replace_documents
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import locked, translate_os_errors
 from pellucid.progress import Progress
@@ -310,16 +311,8 @@ class DocumentCollection:
             CorpusError: a file is absent, or broken at a named line.
             InputError, IndexFolderError, WritingError: as for `add`.
         """
-        several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else files
-        if not isinstance(several, Iterable):
-            raise InputError(f"files is {shown(files)}; give a path, or a list of paths")
-        several = list(several)
         snapshot = self.snapshot()
-        index_types = field_types(snapshot.commit.state.fields)
-        named = NamedDocuments(
-            chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
-        )
-        documents = validate_documents(named, snapshot.commit.state.settings["passage_characters"])
+        named, documents = _read_files(files, snapshot, note)
         precomputed = PrecomputedVectors(None, snapshot.models)
         try:
             return self._add_batches(
@@ -332,6 +325,50 @@ class DocumentCollection:
             )
         finally:
             named.warn_replaced()
+
+    def sync(
+        self,
+        files: str | os.PathLike[str] | CorpusFile | Iterable[str | os.PathLike[str] | CorpusFile],
+        *,
+        max_deleted: float = MAX_DELETED_SHARE,
+        dry_run: bool = False,
+        note: Callable[[str], object] | None = None,
+        show_progress_bar: bool = False,
+    ) -> SyncCounts:
+        """Make the index hold the documents in files, and no others: add, replace and delete what differs.
+
+        All of it is one commit: after an error or a crash the index is as it was. Documents that were added from
+        elsewhere are deleted, too: name all sources. Other changes of the index wait meanwhile. Documents are compared
+        by id, title, text and metadata; vectors that were given stay where these are the same. All new texts must fit
+        into memory; `add_files` needs none for them.
+
+        Args:
+            files: as in `add_files`; a file of a folder that cannot be read is an error, and so is an empty folder.
+            max_deleted: the largest share of the documents that may be deleted, 0 to 1.
+            dry_run: only count; nothing is changed, and `max_deleted` does not matter.
+            note: called with a line about the types of columns that were found.
+            show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
+
+        Returns:
+            how many documents were added, changed, unchanged and deleted.
+
+        Raises:
+            CorpusError: a file is absent, or broken at a named line; nothing is changed.
+            InputError: more than `max_deleted` would be deleted, or as for `add`; nothing is changed.
+            IndexFolderError, WritingError: as for `add`.
+        """
+        check_number("max_deleted", max_deleted, least=0, most=1)
+        with (
+            nullcontext() if dry_run else self._exclusive_writer() as writer,
+            Progress("syncing", unit="documents", enabled=show_progress_bar) as progress,
+        ):
+            snapshot = self.snapshot() if writer is None else self._snapshot._replace(commit=writer.commit)
+            _, documents = _read_files(files, snapshot, note, is_strict=True)
+            counts, unstored, replaced = compare(snapshot.commit, documents, progress.advance)
+            if writer is not None:
+                counts.check(max_deleted)
+                replace_documents(writer, snapshot, encoded(snapshot, unstored, progress.advance), replaced)
+        return counts
 
     def _add_batches(
         self,
@@ -396,7 +433,7 @@ class DocumentCollection:
         with self._exclusive_writer() as writer:
             additions = additions.moved_to(self._snapshot, models_before)
             replaced = list(writer.commit.rows_for([document.id for document in additions.documents]).values())
-            replace_documents(writer, self._snapshot, additions, replaced)
+            replace_documents(writer, self._snapshot, [additions], replaced)
         return len(additions.documents)
 
     def update(
@@ -456,3 +493,16 @@ class DocumentCollection:
             if rows:
                 replace_documents(writer, self._snapshot, replaced=list(rows.values()))
         return len(rows)
+
+
+def _read_files(
+    files: Any, snapshot: Snapshot, note: Callable[[str], object] | None, *, is_strict: bool = False
+) -> tuple[NamedDocuments, Iterator[Document]]:
+    """Return the documents of one or several files, before and after they are checked."""
+    several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else files
+    if not isinstance(several, Iterable):
+        raise InputError(f"files is {shown(files)}; give a path, or a list of paths")
+    state = snapshot.commit.state
+    options: dict[str, Any] = {"index_types": field_types(state.fields), "note": note, "is_strict": is_strict}
+    named = NamedDocuments(chain.from_iterable(read_documents(file, **options) for file in list(several)))
+    return named, validate_documents(named, state.settings["passage_characters"])

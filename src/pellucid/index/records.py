@@ -66,6 +66,7 @@ def read_documents(
     *,
     index_types: MutableMapping[str, str] | None = None,
     note: Note | None = None,
+    is_strict: bool = False,
 ) -> Iterator[Record]:
     """Yield the documents of a file or folder, in order; blank lines are left out, a null is empty.
 
@@ -78,6 +79,7 @@ def read_documents(
         index_types: types that columns of tables of text have in the index or in other files, and have here as well;
             those that are found are added.
         note: called with a line about the types that were found, and about each column that holds nearly one.
+        is_strict: raise an error where a file of a folder cannot be read, instead of a warning.
 
     Raises:
         CorpusError: there is no such file, it is broken at a named line, or holds no document.
@@ -86,7 +88,7 @@ def read_documents(
     note = note or (lambda line: None)
     path = file.source
     if path.is_dir():
-        yield from _read_folder(path, file.encoding, note)
+        yield from _read_folder(path, file.encoding, note, is_strict)
         return
     check_file(path, "file")
     if _ending(path) in _MARKDOWN:
@@ -138,15 +140,18 @@ class NamedDocuments:
 # --- Files that are a document each ---
 
 
-def _read_folder(folder: Path, encoding: str | None, note: Note) -> Iterator[Record]:
+def _read_folder(folder: Path, encoding: str | None, note: Note, is_strict: bool) -> Iterator[Record]:
     """Yield each text of a folder; hidden ones and links are left out, and a warning names what cannot be read."""
     paths: list[Path] = []
+    errors: list[OSError] = []
     n_links = 0
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         visible = [Path(parent, name) for name in (*folders, *names) if not name.startswith(".")]
         n_links += sum(path.is_symlink() for path in visible)
         paths += [path for path in visible if path.is_file() and not path.is_symlink()]
+    if errors and is_strict:
+        raise CorpusError(f"{errors[0].filename} cannot be read: {errors[0].strerror}")
     if n_links:
         warn(f"{folder.name}: {n_links:,} links are left out; name the files and folders themselves")
     texts = sorted(path for path in paths if path.suffix.lower() in _DOCUMENT_ENDINGS)
@@ -168,6 +173,8 @@ def _read_folder(folder: Path, encoding: str | None, note: Note) -> Iterator[Rec
                     raise
                 record = _read_document(path, name, encoding)
         except CorpusError as error:
+            if is_strict:
+                raise
             warn(f"left out: {error}")
             continue
         if record.text or record.title:

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain
@@ -135,26 +135,27 @@ class Writer:
         try:
             _write_state(self.folder, state)
         except BaseException:  # the new commit may be in place
-            self._recover()
+            self.recover()
             raise
         self.commit = Commit(state, segments, read_stamp(self.folder))
         self._sweep()
 
-    def change(self, state: IndexState, added: Segment | None, deleted: Mapping[int, npt.NDArray[np.int32]]) -> None:
-        """Make a commit with one more segment and rows deleted of others (by index), and merge what is due."""
+    def change(
+        self, state: IndexState, added: Sequence[StoredSegment], deleted: Mapping[int, npt.NDArray[np.int32]]
+    ) -> None:
+        """Make a commit with more segments and rows deleted of others (by index), and merge what is due."""
         stored = self.commit.stored()
         for index, rows in deleted.items():
             remaining, path = stored[index].segment.without(rows), self._new_path("-gone")
             write_tensors(path, {"rows": remaining.deleted})
             stored[index] = stored[index]._replace(segment=remaining, deleted=_describe_file(path))
-        if added is not None:
-            stored.append(self.write(added))
+        stored += added
         self.save(state, stored)
         try:
             if self.merge(stored):
                 self.save(state, stored)
         except (WritingError, ReadingError):  # the change is made; a later one merges
-            self._recover()
+            self.recover()
 
     def merge(self, stored: list[StoredSegment]) -> bool:
         """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
@@ -179,7 +180,7 @@ class Writer:
         name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
         return self.folder / "segments" / name
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Take the commit that is on disk after an error, and remove files that it does not name."""
         with suppress(PellucidError, OSError):
             self.commit = read_commit(self.folder, self.commit)
@@ -286,24 +287,47 @@ class Additions:
         return moved
 
 
+def encoded(
+    snapshot: Snapshot, blocks: Iterable[Sequence[Document]], advance: Callable[[int], None]
+) -> Iterator[Additions]:
+    """Yield documents with what is computed of them, in pieces that fit into memory."""
+    additions = Additions(snapshot)
+    for documents in blocks:
+        if additions.is_due:
+            yield additions
+            additions = Additions(snapshot)
+        additions.add(documents)
+        advance(len(documents))
+    yield additions
+
+
 def replace_documents(
     writer: Writer,
     snapshot: Snapshot,
-    additions: Additions | None = None,
+    additions: Iterable[Additions] = (),
     replaced: Sequence[tuple[int, int]] = (),
 ) -> None:
-    """Make documents visible and delete those that they replace (segment and row), both or neither."""
+    """Make documents visible and delete others (segment and row), all or nothing; one of `additions` is in memory."""
     _check_space(writer.folder, MIN_FREE_BYTES)
-    additions, state = additions or Additions(snapshot), writer.commit.state
-    deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
-    after = replace(
-        state,
-        settings=with_precomputed(state.settings, [*precomputed_parts(state.settings), *additions.precomputed]),
-        next=state.next + len(additions.documents),
-        fields=dict(state.fields),
-    )
-    segment = additions.segment(range(state.next, after.next), after.fields) if additions.documents else None
-    writer.change(after, segment, deleted)
+    state, added = writer.commit.state, list[StoredSegment]()
+    number, fields, precomputed = state.next, dict(state.fields), {*precomputed_parts(state.settings)}
+    try:
+        for block in additions:
+            if block.documents:
+                added.append(writer.write(block.segment(range(number, number + len(block.documents)), fields)))
+                number += len(block.documents)
+                precomputed |= block.precomputed
+        if not added and not replaced:
+            return
+        deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
+        writer.change(
+            replace(state, settings=with_precomputed(state.settings, precomputed), next=number, fields=fields),
+            added,
+            deleted,
+        )
+    except BaseException:  # some files may be written
+        writer.recover()
+        raise
 
 
 # --- All vectors anew ---
