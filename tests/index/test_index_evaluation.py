@@ -186,3 +186,21 @@ def test_judgements_lie_beside_the_index_and_are_evaluated(index, tmp_path):
         with pytest.raises(InputError, match=r"gone|grade|tab"):
             index.judge("a car", own, grade)
     assert index.judgements()[1] == grades
+
+
+def test_two_settings_are_compared_query_by_query(index):
+    bm25, both = {"weights": {"bm25": 1}}, {"weights": {"bm25": 1, "fruit": 1}, "word_weights": {"car": 0}}
+    found = index.compare(QUERIES, bm25, both, RELEVANT, top_k=1)
+    check_views(found)
+    runs = [{q: [h.id for h in index.search(QUERIES[q], 1, **options)] for q in QUERIES} for options in (bm25, both)]
+    assert [one.query for one in found.changes] == [QUERIES[q] for q in QUERIES if runs[0][q] != runs[1][q]]
+    (change,) = [one for one in found.changes if one.query == "a car"]
+    gaps = [index.score("a car", change.document, **options) for options in (both, bm25)]
+    rows = {row.name: row.contribution for row in (gaps[0].explain() - gaps[1].explain()).rows}
+    assert all(rows[name] == pytest.approx(value) for name, value in change.moved) and change.moved
+    means = [np.mean([ndcg(run[q], RELEVANT[q], 1) for q in "123"]) for run in runs]
+    assert found.ndcg == pytest.approx(means) and found.gain[0] == pytest.approx(means[1] - means[0])
+    assert found.gain[1] <= found.gain[0] <= found.gain[2]
+    assert index.compare(QUERIES, both, both, RELEVANT).changes == ()
+    with pytest.raises(InputError, match="did you mean 'weights'"):
+        index.compare(QUERIES, {}, {"weigths": {}})

@@ -334,6 +334,42 @@ def evaluate(
 
 
 @index.command()
+def compare(
+    folder: _Folder,
+    queries: Annotated[Path, typer.Option(help="A query a line, or JSON lines with _id and text.")],
+    second: Annotated[str, typer.Option(help="Options of a search as JSON, or a file of it.")],
+    first: Annotated[str, typer.Option(help="The same; without it the index as it is.")] = "{}",
+    qrels: Annotated[Path | None, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Hits that are compared.")] = 10,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Search with two settings; show which queries find other documents, and which terms moved them.
+
+    With judgements, the nDCG of both and the 95 % interval of the difference. Options are
+    those of Index.search: weights, word_weights, where, steer and others.
+
+    \b
+    Examples:
+      pellucid index compare my-index --queries queries.txt --second '{"weights": {"bm25": 1}}'
+      pellucid index compare my-index --queries queries.jsonl --qrels qrels.tsv --second new.json --html new.html
+    """
+    from pellucid.evaluation.tasks import read_qrels, read_queries
+    from pellucid.persistence.store import parse_json
+
+    def settings(given: str) -> Any:
+        is_json = given.lstrip().startswith("{")
+        return parse_json(given.encode() if is_json else Path(given).read_bytes(), f"{given:.80} is not JSON")
+
+    is_table = ".jsonl" in queries.suffixes
+    texts = read_queries(queries) if is_table else {str(n): text for n, text in enumerate(read(str(queries)), 1)}
+    judged = None if qrels is None else read_qrels(qrels)
+    with _open(folder) as opened:
+        found = opened.compare(texts, settings(first), settings(second), judged, top_k=top_k)
+    show(found, json, html)
+
+
+@index.command()
 def calibrate(
     folder: _Folder,
     queries: Annotated[Path | None, typer.Option(help="Texts that the documents answer, one a line.")] = None,

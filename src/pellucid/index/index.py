@@ -23,6 +23,7 @@ from pellucid.errors import IndexFolderError, InputError, PellucidError, check_i
 from pellucid.index.calibration import calibrate
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
+from pellucid.index.comparison import Settings, SettingsComparison, compare
 from pellucid.index.evaluation import MAX_GRADE, IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.judgements import read_judgements, write_judgement
@@ -339,6 +340,25 @@ class Index(DocumentCollection):
         judged = JudgedQueries(self.snapshot(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
             return evaluate(judged, top_k, recall_at, examples, progress.advance)
+
+    def compare(
+        self, queries: Queries, first: Settings, second: Settings, relevant: Relevant | None = None, *, top_k: int = 10
+    ) -> SettingsComparison:
+        """Search with two settings, and say which queries find other documents and which terms moved them.
+
+        Args:
+            queries: id -> text, as for `evaluate`.
+            first: options of `search`, such as {"weights": {"bm25": 1}}; {} is the index as it is.
+            second: the same, changed.
+            relevant: judgements, as for `evaluate`; with them the nDCG of both is measured, with the 95 % interval of
+                the difference over the queries.
+            top_k: hits of a query that are compared.
+
+        Raises:
+            InputError: an unknown option, or one with a value that cannot be used.
+        """
+        check_integer("top_k", top_k)
+        return compare(self.snapshot(), queries, first, second, relevant, top_k)
 
     def judge(self, query: str, id: str | int, grade: int | None = 1) -> None:
         """Note in the index's folder that a person judged a document for a query.

@@ -1,0 +1,120 @@
+"""Two settings of a search beside each other: which queries find other documents, and which terms moved them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.analysis.ranking import TopRow
+from pellucid.errors import InputError, unknown_name
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, signed
+from pellucid.explain.views.report import Report
+from pellucid.index.evaluation import JudgedQueries, Queries, Relevant
+from pellucid.index.plan import Snapshot
+from pellucid.index.query import OPTIONS, SearchQuery
+from pellucid.index.search import plan_of, run, score_document
+
+Settings = Mapping[str, Any]
+"""Options of a search, as `Index.search` takes them."""
+
+MAX_MOVED_ROWS = 3
+_OPTIONS = [name for name in OPTIONS if name not in ("query", "top_k")]
+_N_RESAMPLES = 2_000
+
+
+class ChangedQuery(NamedTuple):
+    """A query whose first hits differ.
+
+    Attributes:
+        query: its text.
+        entered: ids among the first hits with the second settings alone, best first.
+        left: ids among them with the first settings alone.
+        document: the id of the best hit that entered, or of the first hit where only the order changed.
+        moved: the rows of its score that differ most, each with what the second settings add to it.
+    """
+
+    query: str
+    entered: tuple[str, ...]
+    left: tuple[str, ...]
+    document: str
+    moved: tuple[TopRow, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class SettingsComparison(Report):
+    """What a search finds with two settings.
+
+    Attributes:
+        queries: how many were asked.
+        top_k: hits of a query that are compared.
+        changes: the queries whose first hits differ, or stand in another order.
+        ndcg: with judgements the mean nDCG with each settings, times 100; else None.
+        gain: the second less the first, and the ends of its 95 % interval over queries; else None.
+    """
+
+    kind: ClassVar[str] = "settings comparison"
+    table: ClassVar[str] = "changes"
+
+    queries: int
+    top_k: int
+    changes: tuple[ChangedQuery, ...]
+    ndcg: tuple[float, float] | None = None
+    gain: tuple[float, float, float] | None = None
+
+    def _parts(self) -> Iterator[AnyPart]:
+        asked = counted(self.queries, "query", "queries")
+        yield Heading("Two settings", asked, f"{len(self.changes):,} with other first {self.top_k} hits")
+        if self.ndcg and self.gain:
+            gain, low, high = (signed(value, 1) for value in self.gain)
+            verdict = "undecided" if self.gain[1] <= 0 <= self.gain[2] else "better" if self.gain[0] > 0 else "worse"
+            yield Note(
+                f"nDCG@{self.top_k} {self.ndcg[0]:.1f} and {self.ndcg[1]:.1f}: {gain} ({low} to {high}), {verdict}."
+            )
+        heads = ("query", "entered", "left", "what moved", "by")
+        yield TablePart.of("", heads, map(self._row, self.changes))
+
+    def _row(self, change: ChangedQuery) -> tuple[str, ...]:
+        by = ", ".join(f"{name} {signed(value)}" for name, value in change.moved)
+        return change.query, listed(change.entered, 3), listed(change.left, 3), change.document, by
+
+
+def compare(
+    snapshot: Snapshot, queries: Queries, first: Settings, second: Settings, relevant: Relevant | None, top_k: int
+) -> SettingsComparison:
+    """Return what two settings find; see `Index.compare`."""
+    for settings in (first, second):
+        if wrong := [name for name in settings if name not in _OPTIONS]:
+            raise InputError(f"settings: {unknown_name('option', wrong[0], _OPTIONS)}")
+    found: list[dict[str, list[str]]] = [{}, {}]
+    changes: list[ChangedQuery] = []
+    for key, text in queries.items():
+        asked = [SearchQuery(query=text, top_k=top_k, **settings) for settings in (first, second)]
+        before, after = ([hit.id for hit in run(snapshot, one)] for one in asked)
+        found[0][key], found[1][key] = before, after
+        if before != after:
+            changes.append(_change(snapshot, asked, before, after))
+    if relevant is None:
+        return SettingsComparison(len(queries), top_k, tuple(changes))
+    judged = JudgedQueries(snapshot, queries, relevant)
+    values = [judged.measured({key: ids[key] for key in judged.texts}, [f"ndcg_cut.{top_k}"])[0] for ids in found]
+    gains = values[1] - values[0]
+    means = gains[np.random.default_rng(0).integers(0, len(gains), (_N_RESAMPLES, len(gains)))].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return SettingsComparison(
+        len(queries), top_k, tuple(changes), (float(values[0].mean()), float(values[1].mean())),
+        (float(gains.mean()), float(low), float(high)),
+    )  # fmt: skip
+
+
+def _change(snapshot: Snapshot, asked: Sequence[SearchQuery], before: list[str], after: list[str]) -> ChangedQuery:
+    """Return what became of the first hits of a query, and the terms of the best that entered."""
+    entered, left = [id for id in after if id not in before], [id for id in before if id not in after]
+    document = [*entered, *after, *before][0]
+    location = snapshot.commit.rows_for([document])[document]
+    old, new = (score_document(plan_of(snapshot, one), *location).explain() for one in asked)
+    moved = sorted((new - old).rows, key=lambda row: -abs(row.contribution))[:MAX_MOVED_ROWS]
+    rows = tuple(TopRow(row.name, row.contribution) for row in moved)
+    return ChangedQuery(asked[0].query, tuple(entered), tuple(left), document, rows)
