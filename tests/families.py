@@ -8,9 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions
@@ -19,7 +16,7 @@ from pellucid.lexicon.static import StaticLexiconEmbedder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import quantize
 from pellucid.text.words import Vocabulary
-from tiny_models import backbone_of, tiny_transformer
+from tiny_models import backbone_of, piece_tokenizer, tiny_transformer
 
 WORDS = "the cat sat on a mat bank loan river token doctor medicine man horse boy beach".split()
 
@@ -36,9 +33,7 @@ FAMILIES = [*STATIC, *TRANSFORMER]
 
 def static_model() -> StaticEmbedder:
     """Words, prefixes and a table large enough that joblib puts it into a file."""
-    pieces = ["[UNK]", "token", "##iser", "##s"]
-    tokenizer = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer = piece_tokenizer(["token", "##iser", "##s"])
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 64)).astype(np.float16)
     return StaticEmbedder(Vocabulary(WORDS, lambda: tokenizer), vectors)  # a function that no pickle can hold
 

@@ -40,12 +40,6 @@ class Slow(Embedder):
     def get_embedding_dimension(self) -> int:
         return 2
 
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        raise NotImplementedError
-
-    def save_pretrained(self, path):
-        raise NotImplementedError
-
 
 @contextlib.contextmanager
 def running(models: dict[str, Embedder], app: Any = None, **settings: Any) -> Iterator[str]:

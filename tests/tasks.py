@@ -35,8 +35,7 @@ class Planar(Embedder):
 
     def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> np.ndarray:
         self.encoded += len(texts)
-        rows = [[self.apple * text.count("apple"), text.count("car")] for text in texts]
-        return np.array(rows, np.float32)
+        return np.array([[self.apple * text.count("apple"), text.count("car")] for text in texts], np.float32)
 
     def get_embedding_dimension(self) -> int:
         return 2

@@ -31,21 +31,24 @@ both = pytest.mark.parametrize("sparse", [False, True])
 @both
 def test_spread_by_hand(sparse):
     measured = spread(TableEmbedder(FOUR, sparse=sparse), [*FOUR, "unknown", ""])
-    assert (measured.texts, measured.blank) == (4, 2)
-    # unit rows: (1, 0), (.6, .8), (0, -1), (.8, .6); an even share of three is a coordinate of 0.577
-    assert measured.firing.tolist() == [0.75, 0.75, 0.0]
-    assert measured.mean == pytest.approx([0.6, 0.1, 0])
-    assert measured.shares == pytest.approx([0.5, 0.5, 0])
-    # first dimension: the products of the six pairs are .6, 0, .8, 0, .48, 0; second: -.8, .48, -.6 and three 0
-    assert measured.common == pytest.approx([1.88 / 6, -0.92 / 6, 0])
-    assert measured.flat.tolist() == [False, False, True]
+    expected = {
+        "texts": 4,
+        "blank": 2,
+        # unit rows: (1, 0), (.6, .8), (0, -1), (.8, .6); an even share of three is a coordinate of 0.577
+        "firing": pytest.approx([0.75, 0.75, 0.0]),
+        "mean": pytest.approx([0.6, 0.1, 0]),
+        "shares": pytest.approx([0.5, 0.5, 0]),
+        # first dimension: the products of the six pairs are .6, 0, .8, 0, .48, 0; second: -.8, .48, -.6 and three 0
+        "common": pytest.approx([1.88 / 6, -0.92 / 6, 0]),
+        "flat": pytest.approx([False, False, True]),
+    }
+    assert {name: getattr(measured, name) for name in expected} == expected
 
 
 @given(st.integers(0, 10_000), st.booleans())
 def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
     model = random_table(12, 5, seed, sparse=sparse)
-    rows = units(model, list(model.rows))
-    pairs = [float(a @ b) for a, b in itertools.combinations(rows, 2)]
+    pairs = [float(a @ b) for a, b in itertools.combinations(units(model, list(model.rows)), 2)]
     assert spread(model, list(model.rows)).common.sum() == pytest.approx(np.mean(pairs), abs=1e-6)
 
 
@@ -63,8 +66,7 @@ def test_blocks_and_chunks_change_nothing(monkeypatch, sparse):
         assert parts.examples(4, 3, sign) == whole.examples(4, 3, sign) and len(parts.examples(4, 3)) == 3
     assert [block.shape for _, block in correlations(parts)] == [(2, 6)] * 3
     found = np.vstack([block for _, block in correlations(parts)])
-    expected = np.corrcoef(units(model, list(model.rows) * 2).T)
-    np.testing.assert_allclose(found, expected - np.eye(6), atol=1e-6)
+    np.testing.assert_allclose(found, np.corrcoef(units(model, list(model.rows) * 2).T) - np.eye(6), atol=1e-6)
 
 
 def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
@@ -72,8 +74,7 @@ def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
     monkeypatch.setattr(coordinates, "_BLOCK_TEXTS", 64)
     model = TableEmbedder({f"t{n}": [1, n] for n in range(2_000)})
     samples = [spread(model, list(model.rows), seed=seed).sample for seed in (0, 0, 1)]
-    assert samples[0].shape == (100, 2)
-    assert (samples[0] == samples[1]).all() and not (samples[0] == samples[2]).all()
+    assert samples[0].shape == (100, 2) and (samples[0] == samples[1]).all() and not (samples[0] == samples[2]).all()
     drawn = np.array([np.round(samples[k][:, 1] / samples[k][:, 0]) for k in (0, 2)])
     assert 800 < drawn.mean() < 1200 and drawn.min() < 200 and drawn.max() > 1800
 
@@ -81,12 +82,15 @@ def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
 @both
 def test_a_card_says_what_a_dimension_is(sparse):
     found = cards(TableEmbedder(FOUR, ["x", "y", "z"], sparse=sparse), [*FOUR, "two", "unknown"], "y", examples=2)[0]
-    assert (found.name, found.dimension, found.about, found.texts, found.blank) == ("y", 1, ("about y",), 5, 1)
-    assert found.firing_rate == 0.8
-    assert [example.text for example in found.strongest] == ["two", "four"]  # "two" is there twice, and once here
-    assert [example.coordinate for example in found.strongest] == pytest.approx([0.8, 0.6])
-    assert [(example.text, example.coordinate) for example in found.weakest] == [("three", -1.0)]
-    assert found.relatives[0].name == "x" and len(found.relatives) == 1  # z is the same everywhere
+    assert (found.name, found.dimension, found.about, found.texts, found.blank, found.firing_rate) == (
+        "y", 1, ("about y",), 5, 1, 0.8,
+    )  # fmt: skip
+    assert [(example.text, example.coordinate) for example in (*found.strongest, *found.weakest)] == [
+        ("two", pytest.approx(0.8)), ("four", pytest.approx(0.6)),  # "two" is there twice, and once here
+        ("three", -1.0),
+    ]  # fmt: skip
+    assert len(found.strongest) == 2
+    assert [relative.name for relative in found.relatives] == ["x"]  # z is the same everywhere
     said = check_views(found)
     assert "two" in said and "Fires on 80.0% of 5 texts" in said
     assert found.to_frame().loc[0, "strongest"] == ("two", "four")
@@ -104,8 +108,7 @@ def test_cards_keep_the_weightiest_in_order():
 
 @both
 def test_an_audit_finds_what_was_planted(sparse):
-    rng = np.random.default_rng(0)
-    base = rng.normal(size=(300, 8))
+    base = np.random.default_rng(0).normal(size=(300, 8))
     base[:, 1] = base[:, 0]  # the same
     base[:, 2] = -base[:, 0]  # the mirror image
     base[:, 3] = 6.0 + 0.1 * base[:, 3]  # always large
@@ -114,27 +117,26 @@ def test_an_audit_finds_what_was_planted(sparse):
     names = ["first", "second", "mirror", "loud", "silent", "rare", "six", "seven"]
     model = TableEmbedder({f"t{n}": row for n, row in enumerate(base)}, names, sparse=sparse)
     found = audit(model, list(model.rows), thresholds=Thresholds(least_texts=2, dead_rate=0.004))
-    assert [f.dimensions for f in found.findings_for("dead")] == [("silent",), ("rare",)]
-    assert [f.measure for f in found.findings_for("dead")] == ["deviation", "firing rate"]
+    assert [(f.dimensions, f.measure) for f in found.findings_for("dead")] == [
+        (("silent",), "deviation"), (("rare",), "firing rate"),
+    ]  # fmt: skip
     (twins,) = found.findings_for("duplicate")
-    assert twins.dimensions == ("first", "second", "mirror") and twins.mirrored == ("mirror",)
-    assert twins.edit == 'model.merge("first", "second").without("mirror")'
-    assert abs(twins.value) == pytest.approx(1)
+    assert (twins.dimensions, twins.mirrored, twins.edit, abs(twins.value)) == (
+        ("first", "second", "mirror"), ("mirror",),
+        'model.merge("first", "second").without("mirror")', pytest.approx(1),
+    )  # fmt: skip
     (loud,) = found.findings_for("crowded")
     assert loud.dimensions == ("loud",) and loud.value == pytest.approx(1, abs=0.05)
     assert {m.name: m.verdict for m in found.measured if m.verdict} == {
         "first": "duplicate", "second": "duplicate", "mirror": "duplicate",
         "silent": "dead", "rare": "dead", "loud": "crowded",
     }  # fmt: skip
-    assert sum(m.share for m in found.measured) == pytest.approx(1)
-    assert sum(m.common for m in found.measured) == pytest.approx(found.mean_score)
-    cleaned = found.cleaned(model)
-    assert cleaned.dimensions.names == ["first + second", "loud", "six", "seven"]
+    assert np.sum([(m.share, m.common) for m in found.measured], axis=0) == pytest.approx([1, found.mean_score])
+    assert found.cleaned(model).dimensions.names == ["first + second", "loud", "six", "seven"]
     assert found.cleaned(model, ["crowded"]).dimensions.names == [name for name in names if name != "loud"]
     assert eval(loud.edit).dimensions.names == found.cleaned(model, ["crowded"]).dimensions.names
     assert eval(twins.edit).dimensions.names == ["first + second", *names[3:]]
-    said = check_views(found)
-    assert "gives" in said
+    assert "gives" in check_views(found)
     assert len(found.to_frame()) == 8
 
 
@@ -176,10 +178,11 @@ def test_anchors_that_say_nothing_are_found():
     model = AnchorEmbedder(letter_pairs, ["A bank raises the interest rate.", "Owners pay for a home.", *SAYS_NOTHING])
     found = audit(model, [*BANKS, *HOMES], thresholds=FEW)
     unclear = {finding.dimensions[0]: finding for finding in found.findings_for("unclear")}
-    assert set(unclear) == set(SAYS_NOTHING)
-    assert unclear["They may rebel."].reason == "has 1 content word"
-    assert unclear["Accessed December 10, 2011."].reason == "has 0 content words"
-    assert unclear["Be gentle, but firm."].reason == "none of its words occurs in its 8 strongest texts"
+    assert {anchor: finding.reason for anchor, finding in unclear.items()} == {
+        "They may rebel.": "has 1 content word",
+        "Accessed December 10, 2011.": "has 0 content words",
+        "Be gentle, but firm.": "none of its words occurs in its 8 strongest texts",
+    }
     assert found.cleaned(model, ["unclear"]).dimensions.names == model.dimensions.names[:2]
     assert eval(unclear["They may rebel."].edit).get_embedding_dimension() == 4
     assert "They may rebel." in check_views(found)
@@ -246,8 +249,7 @@ def test_anchor_models_are_audited_and_mended(fruit):
     found = audit(model, texts, thresholds=Thresholds(least_texts=2, duplicate=0.9))
     twins = [f.dimensions for f in found.findings_for("duplicate")]
     assert twins and twins[0][:2] == ("apple", "the apple")
-    cleaned = found.cleaned(model)
-    assert len(cleaned.dimensions) == 4 - sum(len(f) - 1 for f in twins)
+    assert len(found.cleaned(model).dimensions) == 4 - sum(len(f) - 1 for f in twins)
     assert cards(model, texts, "car")[0].strongest[0].text in ("car", "bicycle car")
 
 
@@ -291,8 +293,7 @@ def test_the_published_schema_is_a_schema_and_follows_from_the_types():
     assert SCHEMA.read_text("utf-8") == generated["text"](), "run: make help-docs"
     schema = json.loads(SCHEMA.read_text("utf-8"))
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator.check_schema(schema)
+    pytest.importorskip("jsonschema").Draft202012Validator.check_schema(schema)
     kinds = [schema["$defs"][report.__name__]["properties"]["kind"]["const"] for report in generated["reports"]()]
     assert "card" in kinds and len(kinds) == len(set(kinds)) == len(schema["anyOf"]) - 1
 

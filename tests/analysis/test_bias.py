@@ -48,8 +48,7 @@ def test_a_planted_bias_is_covered_by_its_interval_and_none_is_claimed_without_o
     for seed in range(60):
         leans = leans_of(seed, LEANS)
         for name, lean in zip(TARGETS, LEANS):
-            true = 2 * STRENGTH * lean
-            n_covered += leans[name].low <= true <= leans[name].high
+            n_covered += leans[name].low <= 2 * STRENGTH * lean <= leans[name].high
         n_hits += leans["joba"].is_clear + leans["jobh"].is_clear
         n_false += any(lean.is_clear for lean in leans_of(1000 + seed, [0.0] * N_TARGETS).values())
     assert n_covered / (60 * N_TARGETS) == pytest.approx(0.95, abs=0.035)
@@ -135,8 +134,10 @@ def test_pairs_of_any_file(kind, tmp_path: Path):
     path = tmp_path / f"pairs.{kind}"
     written_by_pandas(pandas.DataFrame({"Männer": ["er", "Herr Ö"], "Frauen": ["sie", "Frau Ö"]}), kind, path)
     pairs = read_pairs(path)
-    assert pairs.groups == ("Männer", "Frauen")
-    assert [row[:2] for row in pairs.rows] == [("er", "sie"), ("Herr Ö", "Frau Ö")]
+    assert (pairs.groups, [row[:2] for row in pairs.rows]) == (
+        ("Männer", "Frauen"),
+        [("er", "sie"), ("Herr Ö", "Frau Ö")],
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,8 +168,7 @@ def test_refusals():
         pellucid.bias(model, "gendre")
     with pytest.raises(InputError, match="the model knows 0 of 40 targets"):
         pellucid.bias(model, PAIRS)
-    two = pellucid.bias(model, PAIRS[:2], targets=TARGETS)
-    assert two.n_pairs == 2
+    assert pellucid.bias(model, PAIRS[:2], targets=TARGETS).n_pairs == 2
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,7 @@ def test_what_is_chance_in_pairs_or_in_sentences_is_not_claimed(pair, template, 
             + template * random.normal(size=(8, 1, n_templates))
             + 0.1 * random.normal(size=(8, *shape))
         )
-        similarities = np.stack([noise / 40, -noise / 40], axis=-1)
-        leans, _ = bias_audit._leans(similarities, [Target(name) for name in TARGETS])
+        leans, _ = bias_audit._leans(np.stack([noise / 40, -noise / 40], axis=-1), [Target(name) for name in TARGETS])
         n_false += any(lean.is_clear for lean in leans)
     assert n_false <= 8  # 5 % of 60 are expected: P(> 8) = 0.2 %
 
@@ -242,8 +241,7 @@ def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
     texts = [f"{a} was here" for a, _ in PAIRS]
     report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>")
     page, text = report.to_html(), str(report)
-    assert "<script" not in page and "http" not in page.replace("http-equiv", "")
-    assert "Two &lt;groups&gt;" in page
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "") and "Two &lt;groups&gt;" in page
     order = [text.index(part) for part in ("Two", "your texts: 16 texts", "Findings", "Limits", "Appendix")]
     assert order == sorted(order)
     assert "legal advice" in text and "fingerprint" in text.lower()

@@ -28,10 +28,12 @@ def test_an_edit_side_by_side_by_hand():
     # without z: a (1, 0), b (.6, .8), c (1, 0), d (0, 1)
     assert np.array(found.scores) == pytest.approx(np.array([[0.6, 0.6], [0.6, 1], [0.48, 0.8], [0.64, 0]]), abs=1e-6)
     (change,) = found.changes
-    assert change.name == "after"
-    assert change.mean_change == pytest.approx((0 + 0.4 + 0.32 + 0.64) / 4)
-    assert change.largest_change == pytest.approx(-0.64)
-    assert change.rank_correlation == pytest.approx(spearmanr([0.6, 0.6, 0.48, 0.64], [0.6, 1, 0.8, 0])[0])
+    assert (change.name, change.mean_change, change.largest_change, change.rank_correlation) == (
+        "after",
+        pytest.approx((0 + 0.4 + 0.32 + 0.64) / 4),
+        pytest.approx(-0.64),
+        pytest.approx(spearmanr([0.6, 0.6, 0.48, 0.64], [0.6, 1, 0.8, 0])[0]),
+    )
     assert found.gold_correlations == pytest.approx([spearmanr([3, 4, 2, 1], [2.5, 2.5, 1, 4])[0], 0.8])
     assert [(pair.text1, pair.text2) for pair in found.changed] == [("c", "d"), ("a", "c"), ("b", "d")]
     top = found.changed[0]
@@ -86,8 +88,7 @@ def test_a_model_and_itself_do_not_differ():
 
 
 def test_models_of_different_families_show_rows_of_both(fruit):
-    anchors = AnchorEmbedder(fruit, ["apple", "car"])
-    found = compare([fruit, anchors], [("apple car", "pear"), ("car", "the")], rows=4)
+    found = compare([fruit, AnchorEmbedder(fruit, ["apple", "car"])], [("apple car", "pear"), ("car", "the")], rows=4)
     assert found.families == ("static", "anchors")
     rows = found.changed[0].rows
     assert any(row.before is not None and row.after is None for row in rows)
@@ -97,8 +98,7 @@ def test_models_of_different_families_show_rows_of_both(fruit):
 
 def test_unknown_texts_score_nothing():
     model = random_table()
-    found = compare([model, model.without(0)], [("?", "t1"), ("t1", "t2")])
-    assert found.scores[0] == (0.0, 0.0)
+    assert compare([model, model.without(0)], [("?", "t1"), ("t1", "t2")]).scores[0] == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,10 @@ def test_a_ranking_has_reasons_and_says_why_one_stands_above_another(fruit):
     assert [reason.name for reason in found.ranked[0].reasons] == lines[:1] and " \u2192 apple" in lines[0]
     assert found.ranked[0].document == 3
     why = found.why(1, 3)
-    assert why.score == pytest.approx(float(scores[0] - scores[2]), abs=1e-6)
-    assert why.texts == ("apple car", "apple", "car")
+    assert (why.score, why.texts) == (
+        pytest.approx(float(scores[0] - scores[2]), abs=1e-6),
+        ("apple car", "apple", "car"),
+    )
     assert lines[0] in check_views(found)
     assert found.to_frame()["text"].tolist() == ["apple", "the pear", "car"]
     with pytest.raises(InputError, match="rank 4 is not in this list of 3"):
@@ -137,8 +139,7 @@ def test_a_ranking_has_reasons_and_says_why_one_stands_above_another(fruit):
 
 
 def test_why_works_for_dimension_families():
-    model = TableEmbedder(ROWS, ["x", "y", "z"])
-    why = rank(model, "b", ["a", "d"]).why(1, 2)
+    why = rank(TableEmbedder(ROWS, ["x", "y", "z"]), "b", ["a", "d"]).why(1, 2)
     assert {row.name: row.contribution for row in why.rows} == pytest.approx({"x": 0.6, "y": -0.48})
     assert sum(row.contribution for row in why.rows) == pytest.approx(why.score)
 

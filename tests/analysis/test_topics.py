@@ -66,8 +66,7 @@ def test_a_topic_is_the_cluster_nearest_to_its_texts(model):
     result = pellucid.topics(model, texts, n=2)
     rows = model.encode(texts)
     means = np.stack([rows[np.array(result.labels) == topic].mean(axis=0) for topic in range(2)])
-    distances = ((rows[:, None] - means) ** 2).sum(axis=2)
-    assert (distances.argmin(axis=1) == result.labels).mean() > 0.98
+    assert (((rows[:, None] - means) ** 2).sum(axis=2).argmin(axis=1) == result.labels).mean() > 0.98
     for topic, mean in zip(result, means):
         assert topic.cohesion == pytest.approx(float((rows @ (mean / np.linalg.norm(mean)))[
             np.array(result.labels) == list(result).index(topic)].mean()), abs=1e-5)  # fmt: skip

@@ -34,9 +34,11 @@ def test_a_coordinate_is_a_cosine(animals: AnchorEmbedder) -> None:
         atol=1e-7,
     )  # fmt: skip
     assert animals.encode("cat").shape == (3,) and animals.encode("cat").dtype == np.float32
-    assert animals.encode([]).shape == (0, 3)
-    assert animals.get_embedding_dimension() == 3
-    assert animals.dimensions.names == ["a cat", "a cat, a dog", "the cow"]
+    assert (animals.encode([]).shape, animals.get_embedding_dimension(), animals.dimensions.names) == (
+        (0, 3),
+        3,
+        ["a cat", "a cat, a dog", "the cow"],
+    )
 
 
 def test_coordinates_are_the_encoders_own_similarities(fruit: StaticEmbedder) -> None:
@@ -59,8 +61,10 @@ def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
     assert why.score == pytest.approx(1.5 * 0.5**0.5 / lengths) and why.family == "anchors" and why.exact
     alone = animals.explain("cat")
     assert {row.kind for each in (why, alone) for row in each.rows} == {"dimension"}
-    assert {row.name: row.contribution for row in alone.rows} == pytest.approx({"a cat": 2 / 3, "a cat, a dog": 1 / 3})
-    assert alone.score == pytest.approx(1)
+    assert ({row.name: row.contribution for row in alone.rows}, alone.score) == (
+        pytest.approx({"a cat": 2 / 3, "a cat, a dog": 1 / 3}),
+        pytest.approx(1),
+    )
 
 
 def test_describe_names_the_closest_anchors(animals: AnchorEmbedder) -> None:
@@ -107,12 +111,16 @@ def test_an_encoder_that_changes_later_is_refused(animals: AnchorEmbedder) -> No
         animals.encode("cat")
 
 
-def test_parts_must_fit_together() -> None:
-    eye = np.eye(2, dtype=np.float32)
-    with pytest.raises(InputError, match="1 dimensions need as many vectors"):
-        AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",))]))
-    with pytest.raises(InputError, match="needs its anchor text"):
-        AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",)), Dimension("b")]))
+@pytest.mark.parametrize(
+    ("dimensions", "message"),
+    [
+        ([Dimension("a", ("a",))], "1 dimensions need as many vectors"),
+        ([Dimension("a", ("a",)), Dimension("b")], "needs its anchor text"),
+    ],
+)
+def test_parts_must_fit_together(dimensions, message) -> None:
+    with pytest.raises(InputError, match=message):
+        AnchorEmbedder.from_parts(count_animals, np.eye(2, dtype=np.float32), Dimensions(dimensions))
 
 
 # --- decorrelation
@@ -238,8 +246,7 @@ def test_a_bundled_encoder_is_kept_by_name(tmp_path: Path) -> None:
     model = AnchorEmbedder(pellucid.load("static-en"), ["the bank lends money", "a boat on the river"])
     model.save_pretrained(tmp_path / "model", encoder_name="static-en")
     assert sum(file.stat().st_size for file in (tmp_path / "model").rglob("*")) < 50_000
-    opened = pellucid.load(tmp_path / "model")
-    np.testing.assert_allclose(opened.encode("a loan"), model.encode("a loan"), atol=1e-3)
+    np.testing.assert_allclose(pellucid.load(tmp_path / "model").encode("a loan"), model.encode("a loan"), atol=1e-3)
     model.save_pretrained(tmp_path / "other", encoder_name="no such model")
     with pytest.raises(ModelFolderError, match=r"'no such model', which is not in the folder.* encoder="):
         pellucid.load(tmp_path / "other")

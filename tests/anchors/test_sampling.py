@@ -64,8 +64,7 @@ def test_threads_and_the_number_of_picks_change_nothing(monkeypatch):
     picks = farthest_points(vectors, 200).tolist()
     monkeypatch.setattr(farthest, "_THREAD_ROWS", 64)
     monkeypatch.setenv("PELLUCID_THREADS", "3")
-    assert farthest_points(vectors, 200).tolist() == picks
-    assert farthest_points(vectors, 30).tolist() == picks[:30]
+    assert farthest_points(vectors, 200).tolist() == picks and farthest_points(vectors, 30).tolist() == picks[:30]
 
 
 def test_most_similarities_are_never_computed():
@@ -104,18 +103,15 @@ def test_vectors_mapped_from_disk_or_lying_otherwise(tmp_path):
     vectors = clusters(1000, dtype=np.float16)
     np.save(tmp_path / "v.npy", vectors)
     picks = farthest_points(vectors, 20).tolist()
-    mapped = np.load(tmp_path / "v.npy", mmap_mode="r")
-    for same in (mapped, np.asfortranarray(vectors), vectors.astype(">f2")):
+    for same in (np.load(tmp_path / "v.npy", mmap_mode="r"), np.asfortranarray(vectors), vectors.astype(">f2")):
         assert farthest_points(same, 20).tolist() == picks
 
 
 def test_the_seed_draws_the_start_and_zeros_are_never_picked():
     vectors = clusters(100)
     vectors[::2] = 0
-    firsts = {int(farthest_points(vectors, 1, seed=seed)[0]) for seed in range(20)}
-    assert len(firsts) > 5
-    picks = farthest_points(vectors, 50)
-    assert sorted(picks) == list(range(1, 100, 2))
+    assert len({int(farthest_points(vectors, 1, seed=seed)[0]) for seed in range(20)}) > 5
+    assert sorted(farthest_points(vectors, 50)) == list(range(1, 100, 2))
     with pytest.raises(InputError, match="only 50 of 100 vectors are not zero"):
         farthest_points(vectors, 51)
 
@@ -179,8 +175,7 @@ def test_kmeans_takes_the_nearest_row_to_each_cluster():
 
 
 def test_kmeans_picks_are_distinct_even_if_vectors_are_not():
-    vectors = np.repeat(np.eye(3, dtype=np.float32), 10, axis=0)
-    assert len(set(kmeans_points(vectors, 8).tolist())) == 8
+    assert len(set(kmeans_points(np.repeat(np.eye(3, dtype=np.float32), 10, axis=0), 8).tolist())) == 8
 
 
 def test_nearest_rows_are_found_across_blocks(monkeypatch):
@@ -283,8 +278,7 @@ def test_near_duplicates_by_text():
 def test_other_languages_and_scripts():
     german = BROKEN["language"]
     assert list(candidate_texts([german, GOOD[0]], CandidateSettings(language="de"))) == [german]
-    assert is_sentence("我们明天去学校。")
-    assert is_sentence("¿Dónde está la biblioteca?")
+    assert is_sentence("我们明天去学校。") and is_sentence("¿Dónde está la biblioteca?")
     with pytest.raises(InputError, match="'klingon'"):
         list(candidate_texts([german], CandidateSettings(language="klingon")))
 

@@ -41,12 +41,6 @@ class Letters(Embedder):
     def get_embedding_dimension(self):
         return 10
 
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        raise NotImplementedError
-
-    def save_pretrained(self, path):
-        raise NotImplementedError
-
 
 @pytest.fixture(scope="module")
 def model():
@@ -74,8 +68,7 @@ def plain(model, texts, threshold, same_numbers=False):
         if first < number:
             found[number] = found.get(first, (first, 1.0))
             continue
-        others = [n for n in kept if signs[n] == signs[number]]
-        best = max(others, key=lambda n: scores[n, number], default=None)
+        best = max([n for n in kept if signs[n] == signs[number]], key=lambda n: scores[n, number], default=None)
         if best is not None and scores[best, number] >= threshold:
             found[number] = (best, scores[best, number])
         else:
@@ -127,8 +120,7 @@ def test_cells_hold_the_rows_they_were_given(monkeypatch):
 
 def test_only_rows_of_one_signature_and_above_the_threshold_are_found():
     held, rows = near_duplicates.KeptTexts(), np.eye(3, dtype=np.float32)
-    numbers = np.zeros(2, np.int64)
-    assert held.nearest(rows[:2], numbers, 0.5)[0].tolist() == [-1, -1]
+    assert held.nearest(rows[:2], np.zeros(2, np.int64), 0.5)[0].tolist() == [-1, -1]
     held.add(rows[:2], np.array([7, 8]), np.array([0, 1]))
     found, scores = held.nearest(rows, np.array([0, 0, 1]), 0.5)
     assert found.tolist() == [7, -1, -1] and scores.tolist() == [1, -np.inf, -np.inf]
@@ -248,8 +240,7 @@ def test_every_removed_text_is_within_the_threshold_of_a_kept_one_also_in_a_chai
 
 
 def test_many_texts_of_one_form_make_one_pair_each(model):
-    texts = [f"worda wordb wordc {'!' * number}" for number in range(100)]
-    found = duplicates(texts, model)
+    found = duplicates([f"worda wordb wordc {'!' * number}" for number in range(100)], model)
     assert len(found.pairs) == 99 and len(found.groups) == 1 and found.representative_indices == [0]
 
 
@@ -302,14 +293,14 @@ def test_a_threshold_out_of_range_is_refused(model, threshold):
 
 
 def test_what_is_no_corpus_is_refused(model, tmp_path):
-    with pytest.raises(InputError, match="no text"):
-        duplicates([], model)
-    with pytest.raises(CorpusError, match="item 1"):
-        duplicates(["worda", None], model)
-    with pytest.raises(CorpusError, match="not found"):
-        duplicates(tmp_path / "absent.txt", model)
-    with pytest.raises(InputError, match="the encoder \\(len\\)"):
-        duplicates(["worda"], len)
+    for corpus, encoder, message in (
+        ([], model, "no text"),
+        (["worda", None], model, "item 1"),
+        (tmp_path / "absent.txt", model, "not found"),
+        (["worda"], len, r"the encoder \(len\)"),
+    ):
+        with pytest.raises((InputError, CorpusError), match=message):
+            duplicates(corpus, encoder)
 
 
 def test_nan_is_refused():

@@ -71,15 +71,13 @@ def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path, monkeypatch,
     monkeypatch.setattr(cli, "_BLOCK_TEXTS", block)
     run("encode", texts, "-o", tmp_path / "rows.npy")
     rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 3)
-    assert (rows == fruit.encode(TEXTS)).all()
+    assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 3) and (rows == fruit.encode(TEXTS)).all()
 
 
 def test_json_lines_go_to_stdout_and_keep_every_bit(run, texts, fruit):
     lines = [json.loads(line) for line in run("encode", texts).stdout.splitlines()]
     assert [line["text"] for line in lines] == TEXTS
-    rows = np.array([line["embedding"] for line in lines], np.float32)
-    assert (rows == fruit.encode(TEXTS)).all()
+    assert (np.array([line["embedding"] for line in lines], np.float32) == fruit.encode(TEXTS)).all()
 
 
 @pytest.mark.parametrize("suffix", ["npy", "jsonl"])
@@ -170,8 +168,7 @@ def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monk
     Path("folder.txt").mkdir()
     pq.write_table(pa.table({"text": [1, 2]}), "numbers.parquet")
     for name in [*odd, "folder.txt", "numbers.parquet", "absent.txt", "/dev/null"]:
-        arguments = [argument.format(name) for argument in _READERS[command]]
-        ended = CliRunner().invoke(app, arguments, prog_name="pellucid")
+        ended = CliRunner().invoke(app, [argument.format(name) for argument in _READERS[command]], prog_name="pellucid")
         assert ended.exit_code in (0, 1), f"{name}: {ended.exception!r}"
         said = ended.stderr.replace(f"note: {name} holds no texts\n", "")
         assert ended.exit_code == 0 or (said.startswith("error: ") and said.count("\n") == 1), name
@@ -202,8 +199,7 @@ def test_what_cannot_be_written_or_opened_is_told_in_one_line(run, texts, argume
 
 
 def test_a_folder_means_shards(run, texts, fruit, tmp_path):
-    said = run("encode", texts, tmp_path / "out").stderr
-    assert said.strip().endswith("out: 1 shard")
+    assert run("encode", texts, tmp_path / "out").stderr.strip().endswith("out: 1 shard")
     (shard,) = read_shards(tmp_path / "out")
     np.testing.assert_allclose(shard.rows, fruit.encode(TEXTS), atol=1e-6)
     assert shard.ids == list(range(len(TEXTS)))
@@ -223,8 +219,7 @@ def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
 
 
 def test_explain_prints_rows_that_add_up(run, fruit):
-    told = run("explain", "the apple", "apple pear", "--json").stdout
-    explanation = json.loads(told)
+    explanation = json.loads(run("explain", "the apple", "apple pear", "--json").stdout)
     expected = fruit.similarity(fruit.encode(["the apple"]), fruit.encode(["apple pear"]))[0, 0]
     assert explanation["score"] == pytest.approx(float(expected), abs=1e-6)
     assert sum(row["contribution"] for row in explanation["rows"]) == pytest.approx(explanation["score"], abs=1e-6)
@@ -233,8 +228,7 @@ def test_explain_prints_rows_that_add_up(run, fruit):
 def test_explain_shows_as_many_rows_as_asked(run):
     shown = run("explain", "the apple", "apple pear", "--rows", "--top-k", "1").stdout
     assert "apple \u00d7" not in run("explain", "the apple", "apple pear").stdout
-    assert "apple \u00d7 apple" in shown and "apple \u00d7 pear" not in shown
-    assert "sum of 3 more word pairs" in shown
+    assert "apple \u00d7 apple" in shown and "apple \u00d7 pear" not in shown and "sum of 3 more word pairs" in shown
 
 
 def test_explain_against_a_third_text(run):
@@ -248,8 +242,7 @@ def test_explain_writes_pages(run, tmp_path):
     html = tmp_path / "why.html"
     result = run("explain", "apple", "pear", "--html", html)
     assert result.stdout == ""
-    assert str(html) in result.stderr
-    assert "pear" in html.read_text(encoding="utf-8")
+    assert str(html) in result.stderr and "pear" in html.read_text(encoding="utf-8")
 
 
 def test_describe_texts_or_stdin(run):
@@ -263,13 +256,14 @@ def test_describe_texts_or_stdin(run):
 
 def test_models_lists_what_the_card_says(run, models):
     heading = "---\nlicense: mit\nquality: STS 50.0\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
-    card = f"{heading}\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
-    (models / "static-en" / "README.md").write_text(card)
+    (models / "static-en" / "README.md").write_text(f"{heading}\n# Fruit\n\nFive words\nto test with.\n\nMore.\n")
     facts = json.loads(run("models", "--json").stdout)
-    assert facts["name"] == "static-en" and facts["family"] == "static"
-    assert facts["about"] == "Five words to test with." and facts["licence"] == "mit"
-    assert facts["languages"] == "en, pt-BR" and facts["needs"] == "nothing more"
-    assert facts["card"] == str(models / "static-en" / "README.md") and facts["quality"] == "STS 50.0"
+    expected = {
+        "name": "static-en", "family": "static", "about": "Five words to test with.", "licence": "mit",
+        "languages": "en, pt-BR", "needs": "nothing more", "quality": "STS 50.0",
+        "card": str(models / "static-en" / "README.md"),
+    }  # fmt: skip
+    assert {name: facts[name] for name in expected} == expected
     assert "Five words to test with." in run("models").stdout
 
 
@@ -306,10 +300,10 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
     result = run("distill", "corpus.txt", "--teacher", "teacher", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
     assert pellucid.load(tmp_path / "model").vectors.dtype == np.int8
+    settings = asked["pca"].dimensions, asked["refinement"].steps, asked["extraction"]
+    assert (*settings[:2], settings[2].max_vocabulary, settings[2].cased) == (64, 5, 1000, True)
     assert (asked["teacher"], str(asked["corpus"])) == ("teacher", "corpus.txt")
     assert asked["work_dir"] == tmp_path / "model.work"
-    assert asked["pca"].dimensions == 64 and asked["refinement"].steps == 5
-    assert asked["extraction"].max_vocabulary == 1000 and asked["extraction"].cased
 
 
 # --- how it ends ------------------------------------------------------------------------------------------------------
@@ -387,8 +381,7 @@ def test_a_real_interrupt_leaves_no_file(models, tmp_path):
 def test_the_command_line_starts_without_the_heavy_packages():
     script = "import sys, pellucid.cli.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert "typer" in loaded
-    assert not {"numpy", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)
+    assert "typer" in loaded and not {"numpy", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)
     listing = "c.app(['index', 'list', 'none', '--limit', '3'])"
     script = f"import sys, pellucid.cli.app as c\ntry: {listing}\nfinally: print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -409,8 +402,7 @@ def test_no_text_or_file_can_steer_the_terminal(run, tmp_path):
     ]  # fmt: skip
     for result in shown:
         assert not re.search(CONTROLS, result.stdout + result.stderr)
-    assert json.loads(shown[2].stdout)["text1"] == HOSTILE
-    assert json.loads(shown[4].stdout)["text2"] == HOSTILE
+    assert json.loads(shown[2].stdout)["text1"] == HOSTILE and json.loads(shown[4].stdout)["text2"] == HOSTILE
     assert "[red]" in shown[1].stdout
 
 
@@ -432,8 +424,7 @@ def test_help_lists_every_command_under_a_heading_with_its_whole_summary(run):
     commands = typer.main.get_command(app)
     assert listed == set(commands.list_commands(None))
     for name in listed:
-        summary = " ".join(commands.get_command(None, name).help.split("\n\n")[0].split())
-        assert summary in " ".join(said.split()), name
+        assert " ".join(commands.get_command(None, name).help.split("\n\n")[0].split()) in " ".join(said.split()), name
         options = [param.opts for param in commands.get_command(None, name).params if param.name in ("model", "models")]
         assert options in ([], [["--model", "-m"]]), name
 
@@ -449,8 +440,7 @@ def test_empty_input_is_said(run, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     assert run("encode", empty, code=1).stderr == f"error: {empty} holds no texts\n"
-    assert run("encode", stdin="").stderr == "note: stdin holds no texts\n"
-    assert run("describe", stdin="").stderr == "note: stdin holds no texts\n"
+    assert {run(command, stdin="").stderr for command in ("encode", "describe")} == {"note: stdin holds no texts\n"}
 
 
 def test_a_missing_corpus_is_told_before_a_teacher_is_opened(run, tmp_path):
@@ -465,8 +455,7 @@ def test_doctor_says_what_works(run, models, fruit, tmp_path):
     found = run("doctor", "--json", code=1).stdout.splitlines()
     fruit.save_pretrained(tmp_path / "m")
     (tmp_path / "m" / "words.txt").write_text("the\npear\napple\ncar\nbicycle\n")
-    damaged = run("doctor", "-m", tmp_path / "m", code=1).stdout
-    assert f"{tmp_path / 'm'}/words.txt" in damaged
+    assert f"{tmp_path / 'm'}/words.txt" in run("doctor", "-m", tmp_path / "m", code=1).stdout
     assert {line["about"] for line in map(json.loads, found) if not line["sound"]} == {"models", "self-test"}
 
 

@@ -51,8 +51,7 @@ def test_reasons_of_a_model_that_is_no_encoder_are_exact(run):
 @pytest.mark.parametrize("kind", ["words", "measured", "sentences"])
 def test_a_command_takes_the_kind_of_reasons(run, encoder, kind):
     shown = run("explain", "apple and pear", "the pear", "--reasons", kind).stdout
-    why = encoder.with_reasons(kind).explain("apple and pear", "the pear")
-    assert shown.split() == str(why).split()
+    assert shown.split() == str(encoder.with_reasons(kind).explain("apple and pear", "the pear")).split()
     assert ("texts read" in shown) == (kind == "measured")
 
 
@@ -100,8 +99,7 @@ def test_an_edit_that_cannot_be_made_is_told_and_writes_nothing(run, tmp_path, o
 
 def test_an_edit_changes_the_weights_of_words(run, fruit):
     run(*EDIT, "--word", "pear=0.5", "--without", "1")
-    expected = fruit.reweight({"pear": 0.5}).without(1)
-    assert pellucid.load("mine").vectors.tolist() == expected.vectors.tolist()
+    assert pellucid.load("mine").vectors.tolist() == fruit.reweight({"pear": 0.5}).without(1).vectors.tolist()
     assert "not in the vocabulary" in run(*EDIT, "--overwrite", "--word", "qqq=1", code=1).stderr
     assert "is not WORD=FACTOR" in run(*EDIT, "--overwrite", "--word", "pear", code=2).stderr
 

@@ -58,15 +58,13 @@ def saved(tmp_path_factory, module_fruit):
     named.save_pretrained(root / "named", backbone_name=str(root / "llama"))
     mean = Adjustment("mean", np.linspace(-1, 1, 32, dtype=np.float32), 0.0, 5)
     tokens = KeyTokenEmbedder(llama, KeyTokenSettings(top_k=30, signs="signed"), adjustment=mean)
-    names = tokens.dimensions.names
-    tokens.merge(*names[40:42]).save_pretrained(root / "key tokens")
+    tokens.merge(*tokens.dimensions.names[40:42]).save_pretrained(root / "key tokens")
     encoder = tiny_teacher(root / "stock", WORDS, 32)
     AnchorEmbedder(encoder, ["a horse", "the doctor", "cars"]).save_pretrained(root / "anchors")
     EnsembleEmbedder({"named": named, "stock": encoder}).save_pretrained(root / "ensemble")
     for name, dtype in (("static", "float32"), ("int8", "int8"), ("int4", "int4")):
         module_fruit.save_pretrained(root / name, dtype=dtype, extra_words=["pears"])
-    anchors = AnchorEmbedder(module_fruit, ["apple", "apple and pear", "the car"])
-    anchors.save_pretrained(root / "static anchors")
+    AnchorEmbedder(module_fruit, ["apple", "apple and pear", "the car"]).save_pretrained(root / "static anchors")
     words = static_model()
     members = {"anchors": AnchorEmbedder(words, ["the cat", "bank loan"]), "static": words}
     EnsembleEmbedder(members).save_pretrained(root / "static ensemble")

@@ -38,8 +38,7 @@ each_family = pytest.mark.parametrize("family", [LetterEmbedder, SparseLetterEmb
 def test_similarity_is_the_cosine_of_letter_counts(family):
     model = family()
     scores = model.similarity(model.encode(["aab", ""]), model.encode(["ab", "zz"]))
-    assert scores.dtype == np.float32
-    assert scores == pytest.approx(np.array([[3 / np.sqrt(10), 0], [0, 0]]), abs=1e-6)
+    assert (scores.dtype, scores) == (np.float32, pytest.approx(np.array([[3 / np.sqrt(10), 0], [0, 0]]), abs=1e-6))
 
 
 @each_family
@@ -93,8 +92,7 @@ def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: P
     texts = tmp_path / "texts.txt"
     texts.write_text("aab\n\nz\n")
     lines = [json.loads(line) for line in run(SparseLetterEmbedder(), "encode", str(texts)).splitlines()]
-    assert lines[0]["embedding"]["dimensions"] == [0, 1]
-    assert lines[0]["embedding"]["values"] == pytest.approx([2 / 5**0.5, 1 / 5**0.5])
+    assert lines[0]["embedding"] == {"dimensions": [0, 1], "values": pytest.approx([2 / 5**0.5, 1 / 5**0.5])}
     assert lines[1] == {"text": "", "embedding": {"dimensions": [], "values": []}}
     result = CliRunner().invoke(cli.app, ["encode", str(texts), "-o", str(tmp_path / "rows.npy")])
     assert result.exit_code == 1 and "sparse" in result.stderr
@@ -170,8 +168,8 @@ def test_coverage_is_that_of_the_encoder_or_of_the_part_that_knows_least(familie
     assert why.unknown_words() == ["zebra", "quagga"] and "not in the vocabulary: zebra, quagga" in str(why)
     assert families["lexicon"].coverage(texts).tolist() == [1, 1, 1]
     assert families["static-lexicon"].coverage(texts).tolist() == [0.5, 1, 1]
-    assert LetterEmbedder().coverage("any text") == 1  # a family that says nothing of it
-    assert LetterEmbedder().explain("any text").coverage[0].share == 1
+    # a family that says nothing of it
+    assert (LetterEmbedder().coverage("any text"), LetterEmbedder().explain("any text").coverage[0].share) == (1, 1)
     assert families["static"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
     assert families["anchors"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
 
@@ -234,10 +232,10 @@ def test_what_search_computes_is_what_is_explained(searching, family, roles):
 
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_a_second_text_that_is_missing_is_no_explanation_of_the_first(searching, family):
-    for missing in (None, float("nan"), b"text", [QUERY]):
-        with pytest.raises(InputError, match=f"explain takes texts, got {type(missing).__name__}"):
-            searching[family].explain(QUERY, missing)
+@pytest.mark.parametrize("missing", [None, float("nan"), b"text", [QUERY]], ids=str)
+def test_a_second_text_that_is_missing_is_no_explanation_of_the_first(searching, family, missing):
+    with pytest.raises(InputError, match=f"explain takes texts, got {type(missing).__name__}"):
+        searching[family].explain(QUERY, missing)
 
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
@@ -294,8 +292,7 @@ def test_rank_orders_as_search_does(searching, family):
     reasons = {reason.name: reason.contribution for reason in found.ranked[0].reasons}
     assert {name: reasons[name] for name in expected} == pytest.approx(expected, abs=rounding)
     assert all(value < 2 * rounding for name, value in reasons.items() if name not in expected)
-    gap = found.ranked[0].score - found.ranked[1].score
-    assert found.why(1, 2).score == pytest.approx(gap, abs=2e-6)
+    assert found.why(1, 2).score == pytest.approx(found.ranked[0].score - found.ranked[1].score, abs=2e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
@@ -308,17 +305,27 @@ def test_prompt_names_are_the_role(searching, family, role):
     assert dense_rows(encoded(model, TEXTS[0], role)).ravel() == pytest.approx(expected[0], abs=1e-5)
 
 
-def test_a_role_that_is_none_is_told(searching):
-    model = searching["static"]
-    for call in (
-        lambda: model.explain("a", "b", role1="passage"),
-        lambda: model.explain("a", "b", role2="passage"),
-        lambda: model.coverage("a", role="passage"),
-    ):
-        with pytest.raises(InputError, match="role is 'passage'; it must be 'query', 'document' or None"):
-            call()
-    with pytest.raises(InputError, match="role2 is 'query', and there is no second text"):
-        model.explain("a", role2="query")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda model: model.explain("a", "b", role1="passage"),
+            "role is 'passage'; it must be 'query', 'document' or",
+        ),
+        (
+            lambda model: model.explain("a", "b", role2="passage"),
+            "role is 'passage'; it must be 'query', 'document' or",
+        ),
+        (
+            lambda model: model.coverage("a", role="passage"),
+            "role is 'passage'; it must be 'query', 'document' or None",
+        ),
+        (lambda model: model.explain("a", role2="query"), "role2 is 'query', and there is no second text"),
+    ],
+)
+def test_a_role_that_is_none_is_told(searching, call, message):
+    with pytest.raises(InputError, match=message):
+        call(searching["static"])
 
 
 @pytest.mark.filterwarnings("ignore:.*longer than")
@@ -507,11 +514,10 @@ def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
 
 
 @pytest.mark.parametrize("family", ["static", "anchors", "dense", "letters"])
-def test_what_is_of_sparse_rows_is_not_asked_of_dense_ones(searching, family):
-    for options in ({"convert_to_sparse_tensor": True}, {"max_active_dims": 3}):
-        (name,) = options
-        with pytest.raises(InputError, match=rf"^{name} is .* dense; leave it out"):
-            searching[family].encode(TEXTS, **options)
+@pytest.mark.parametrize(("name", "value"), [("convert_to_sparse_tensor", True), ("max_active_dims", 3)])
+def test_what_is_of_sparse_rows_is_not_asked_of_dense_ones(searching, family, name, value):
+    with pytest.raises(InputError, match=rf"^{name} is .* dense; leave it out"):
+        searching[family].encode(TEXTS, **{name: value})
 
 
 @pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])
@@ -577,8 +583,7 @@ def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_pa
     expected = model.explain(QUERY, TEXTS[0], role1="query", role2="document").score
     said = json.loads(run(model, "explain", QUERY, TEXTS[0], "--roles", "query,document", "--json"))
     assert said["score"] == pytest.approx(expected, abs=1e-6)
-    alone = json.loads(run(model, "explain", QUERY, "--roles", "query", "--json"))
-    assert alone["score"] == pytest.approx(1, abs=1e-5)
+    assert json.loads(run(model, "explain", QUERY, "--roles", "query", "--json"))["score"] == pytest.approx(1, abs=1e-5)
     (tmp_path / "texts.txt").write_text(QUERY + "\n")
     for role in ("query", "document"):
         (line,) = run(model, "encode", str(tmp_path / "texts.txt"), "--role", role).splitlines()

@@ -45,9 +45,8 @@ def test_a_copy_of_a_used_model_gives_equal_vectors(models, name, copied):
     model, expected = models[name]
     other = copied(model)
     assert other is not model
-    check(other, name, expected)
-    check(model, name, expected)
-    check(copied(other), name, expected)
+    for each in (other, model, copied(other)):
+        check(each, name, expected)
 
 
 def each_encoded(models):
@@ -85,8 +84,7 @@ def test_a_model_whose_folder_is_gone_or_another_one_pickles(tmp_path: Path, pro
     model.save_pretrained(tmp_path / "m")
     opened = pellucid.load(tmp_path / "m")
     pellucid.StaticEmbedder(Vocabulary(WORDS), -model.vectors).save_pretrained(tmp_path / "m")
-    workers = joblib.Parallel(n_jobs=processes or 1, max_nbytes=256)
-    replaced = workers([joblib.delayed(rows)(opened, MANY)] * processes)
+    replaced = joblib.Parallel(n_jobs=processes or 1, max_nbytes=256)([joblib.delayed(rows)(opened, MANY)] * processes)
     shutil.rmtree(tmp_path / "m")
     for found in (*replaced, rows(pickle.loads(pickle.dumps(opened)), MANY), rows(opened, MANY)):
         np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -34,8 +34,7 @@ def test_copies_and_saved_models_have_the_fingerprint_of_the_first(model, name, 
     for other in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert fingerprint(other) == fingerprint(model)
     once = reopened(model, tmp_path / "once")
-    assert same(once, model)
-    assert same(reopened(once, tmp_path / "twice"), model)
+    assert same(once, model) and same(reopened(once, tmp_path / "twice"), model)
 
 
 @pytest.mark.full
@@ -45,9 +44,7 @@ def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_p
     for name, model in every_family.items():
         found.append((name, model))
         if "ensemble" not in name and name != "dense":
-            found.append((name, model.without(1)))
-            found.append((name, model.scale({2: 1.001})))
-            found.append((name, model.merge(0, 2)))
+            found += [(name, edited) for edited in (model.without(1), model.scale({2: 1.001}), model.merge(0, 2))]
             assert same(model.rename({0: "another name"}), model)
             for number, (_, edited) in enumerate(found[-3:]):
                 edited.save_pretrained(tmp_path / f"{name}{number}")
@@ -121,8 +118,7 @@ def test_any_flipped_bit_of_a_static_model_makes_it_another(data):
     words = data.draw(st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=6, unique=True))
     values = np.arange(len(words) * 3).reshape(-1, 3).astype(dtype)
     scales = np.ones(len(words), np.float32) if dtype == np.int8 else None
-    model = StaticEmbedder(Vocabulary(words), values, scales)
-    known = fingerprint(model)
+    known = fingerprint(StaticEmbedder(Vocabulary(words), values, scales))
     assert same_model(known, fingerprint(StaticEmbedder(Vocabulary(words), np.asfortranarray(values), scales)))
     for array in [values] if scales is None else [values, scales]:
         flipped = array.copy()
@@ -147,8 +143,7 @@ def test_every_way_of_saving_a_static_model_is_a_model_of_its_own(tmp_path):
 
 def test_subwords_and_spelling_count():
     model = static_model()
-    bare = StaticEmbedder(Vocabulary(model.vocabulary.words), model.vectors)
-    assert not same(model, bare)
+    assert not same(model, StaticEmbedder(Vocabulary(model.vocabulary.words), model.vectors))
     english = pellucid.load("static-multi")
     plain = StaticEmbedder(english.vocabulary, english.vectors, english.scales)
     assert english.spelling is not None and not same(english, plain)
@@ -157,12 +152,11 @@ def test_subwords_and_spelling_count():
     assert not same(StaticEmbedder(Vocabulary(["ab", "c"]), rows), StaticEmbedder(Vocabulary(["a", "bc"]), rows))
 
 
-def test_weights_of_an_ensemble_count_and_survive_saving(fruit, tmp_path):
-    for weights in ([1, 2], [0.1, 0.7], [1 / 3, 0.12345]):
-        model = EnsembleEmbedder([fruit, static_model()], weights)
-        model.save_pretrained(tmp_path / "m")
-        assert same(pellucid.load(tmp_path / "m"), model)
-        assert not same(model, model.with_weights([1, 1]))
+@pytest.mark.parametrize("weights", [[1, 2], [0.1, 0.7], [1 / 3, 0.12345]])
+def test_weights_of_an_ensemble_count_and_survive_saving(fruit, tmp_path, weights):
+    model = EnsembleEmbedder([fruit, static_model()], weights)
+    model.save_pretrained(tmp_path / "m")
+    assert same(pellucid.load(tmp_path / "m"), model) and not same(model, model.with_weights([1, 1]))
 
 
 def test_functions_are_known_by_their_vectors():

@@ -96,18 +96,20 @@ def test_where_the_chunks_end_changes_nothing(texts):
     assert list(read_lines(_Drops(content.encode()), "stdin")) == expected
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
-    mark = b"\xef\xbb\xbf"
-    (tmp_path / "t.jsonl").write_bytes(mark + b'"a"\n')
-    (tmp_path / "p.tsv").write_bytes(mark + b"en\tde\na\tb\n")
-    (tmp_path / "tags.txt").write_bytes(mark + b"a/DT b/NN\n")
-    (tmp_path / "v.txt").write_bytes(mark + b"a 1 0\nb 0 1\n")
-    (tmp_path / "rows.jsonl").write_bytes(mark + b'{"query": "a", "pos": ["b"]}\n')
-    assert list(read_texts(tmp_path / "t.jsonl")) == ["a"]
-    assert list(read_parallel(tmp_path / "p.tsv", ("en", "de"))) == [("a", "b")]
-    assert list(read_tagged(tmp_path / "tags.txt")) == [("a", "DT"), ("b", "NN")]
-    assert read_text_vectors(tmp_path / "v.txt")[0] == ["a", "b"]
-    assert read_training_sets(tmp_path / "rows.jsonl")[0].rows[0].query == "a"
+@pytest.mark.parametrize(
+    ("name", "content", "read", "expected"),
+    [
+        ("t.jsonl", b'"a"\n', lambda path: list(read_texts(path)), ["a"]),
+        ("p.tsv", b"en\tde\na\tb\n", lambda path: list(read_parallel(path, ("en", "de"))), [("a", "b")]),
+        ("tags.txt", b"a/DT b/NN\n", lambda path: list(read_tagged(path)), [("a", "DT"), ("b", "NN")]),
+        ("v.txt", b"a 1 0\nb 0 1\n", lambda path: read_text_vectors(path)[0], ["a", "b"]),
+        ("rows.jsonl", b'{"query": "a", "pos": ["b"]}\n',
+         lambda path: read_training_sets(path)[0].rows[0].query, "a"),
+    ],
+)  # fmt: skip
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, name, content, read, expected):
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)
+    assert read(tmp_path / name) == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
@@ -124,40 +126,45 @@ def _table(path: Path, **columns: object) -> None:
     pq.write_table(pa.table(columns), path)
 
 
-def test_what_is_no_corpus_is_named(tmp_path):
-    (tmp_path / "folder.txt").mkdir()
-    (tmp_path / "a.doc").write_text("a,b\n")
-    (tmp_path / "half.txt.gz").write_bytes(gzip.compress(b"the apple\n" * 100)[:-12])
-    (tmp_path / "half.txt.xz").write_bytes(lzma.compress(b"the apple\n" * 100)[:-30])
-    (tmp_path / "none.jsonl.gz").touch()
-    (tmp_path / "bytes.txt").write_bytes(b"good\nb\xff\n")
-    (tmp_path / "field.jsonl").write_text('{"text": "a"}\n\n{"txt": "b"}\n')
-    (tmp_path / "number.jsonl").write_text('"a"\n5\n')
-    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
-    (tmp_path / "digits.jsonl").write_text(f'{{"text": "a", "n": {"9" * 5000}}}\n')
-    (tmp_path / "words.parquet").write_text("the apple")
-    _table(tmp_path / "numbers.parquet", text=[1, 2])
-    _table(tmp_path / "binary.parquet", text=[b"\xff", b"a"])
-    _table(tmp_path / "other.parquet", title=["a"])
-    for name, message in [
-        ("none.txt", r"corpus file not found: .*none\.txt"),
-        ("folder.txt", r"folder\.txt is a folder"),
-        ("a.doc", r"cannot tell the format of .*a\.doc; pellucid reads \.txt \(one text a line\)"),
-        ("half.txt.gz", r"half\.txt\.gz is damaged or cannot be read after line \d+: Compressed file ended"),
-        ("half.txt.xz", r"half\.txt\.xz is damaged or cannot be read after line \d+: Compressed file ended"),
-        ("none.jsonl.gz", r"none\.jsonl\.gz is empty, which no packed file is"),
-        ("bytes.txt", r"bytes\.txt, line 2 is not UTF-8: invalid start byte"),
-        ("field.jsonl", r"field\.jsonl, line 3: no field 'text'"),
-        ("number.jsonl", r"number\.jsonl, line 2: the line holds a number, 5, and no text"),
-        ("deep.jsonl", r"deep\.jsonl, line 1: JSON that is nested too deeply"),
-        ("digits.jsonl", r"digits\.jsonl, line 1: a number has too many digits"),
-        ("words.parquet", r"words\.parquet is damaged or not a parquet file"),
-        ("numbers.parquet", r"numbers\.parquet, row 1: 'text' holds a number, 1, and no text. Use --field NAME"),
-        ("binary.parquet", r"binary\.parquet, row 1: 'text' holds bytes, b'\\xff', and no text"),
-        ("other.parquet", r"other\.parquet has no column 'text'; it has title"),
-    ]:
-        with pytest.raises(CorpusError, match=message):
-            list(read_texts(tmp_path / name))
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("none.txt", lambda path: None, r"corpus file not found: .*none\.txt"),
+        ("folder.txt", lambda path: path.mkdir(), r"folder\.txt is a folder"),
+        ("a.doc", lambda path: path.write_text("a,b\n"),
+         r"cannot tell the format of .*a\.doc; pellucid reads \.txt \(one text a line\)"),
+        ("half.txt.gz", lambda path: path.write_bytes(gzip.compress(b"the apple\n" * 100)[:-12]),
+         r"half\.txt\.gz is damaged or cannot be read after line \d+: Compressed file ended"),
+        ("half.txt.xz", lambda path: path.write_bytes(lzma.compress(b"the apple\n" * 100)[:-30]),
+         r"half\.txt\.xz is damaged or cannot be read after line \d+: Compressed file ended"),
+        ("none.jsonl.gz", lambda path: path.touch(), r"none\.jsonl\.gz is empty, which no packed file is"),
+        ("bytes.txt", lambda path: path.write_bytes(b"good\nb\xff\n"),
+         r"bytes\.txt, line 2 is not UTF-8: invalid start byte"),
+        ("field.jsonl", lambda path: path.write_text('{"text": "a"}\n\n{"txt": "b"}\n'),
+         r"field\.jsonl, line 3: no field 'text'"),
+        ("number.jsonl", lambda path: path.write_text('"a"\n5\n'),
+         r"number\.jsonl, line 2: the line holds a number, 5, and no text"),
+        ("deep.jsonl", lambda path: path.write_text("[" * 100_000 + "\n"),
+         r"deep\.jsonl, line 1: JSON that is nested too deeply"),
+        ("digits.jsonl", lambda path: path.write_text(f'{{"text": "a", "n": {"9" * 5000}}}\n'),
+         r"digits\.jsonl, line 1: a number has too many digits"),
+        ("words.parquet", lambda path: path.write_text("the apple"),
+         r"words\.parquet is damaged or not a parquet file"),
+        ("numbers.parquet", lambda path: _table(path, text=[1, 2]),
+         r"numbers\.parquet, row 1: 'text' holds a number, 1, and no text. Use --field NAME"),
+        ("binary.parquet", lambda path: _table(path, text=[b"\xff", b"a"]),
+         r"binary\.parquet, row 1: 'text' holds bytes, b'\\xff', and no text"),
+        ("other.parquet", lambda path: _table(path, title=["a"]),
+         r"other\.parquet has no column 'text'; it has title"),
+    ],
+)  # fmt: skip
+def test_what_is_no_corpus_is_named(tmp_path, name, make, message):
+    make(tmp_path / name)
+    with pytest.raises(CorpusError, match=message):
+        list(read_texts(tmp_path / name))
+
+
+def test_an_item_that_is_no_text_is_named():
     with pytest.raises(CorpusError, match=r"corpus item 1 is NoneType \(None\); every text must be a str"):
         list(read_texts(["a", None]))
 
@@ -255,8 +262,7 @@ def test_cells_longer_than_the_csv_module_allows(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text("text\nshort\n" + "x" * 200_000 + "\n")
     first, second = (iter(CorpusFile(tmp_path / f"{name}.csv")) for name in "ab")
-    assert next(first) == next(second) == "short"
-    assert len(next(first)) == len(next(second)) == 200_000
+    assert next(first) == next(second) == "short" and len(next(first)) == len(next(second)) == 200_000
 
 
 @pytest.mark.full

@@ -335,8 +335,7 @@ def test_a_token_of_any_bytes(fruit: StaticEmbedder, token: bytes) -> None:
         assert status == 401 and "Bearer" in error["error"]
         wrong = ask(url, "/v1/models", headers={"authorization": "Bearer wrong"})
         assert wrong[0] == 401 and wrong[1]["error"]["type"] == "authentication_error"
-        right = f"Bearer {token.decode('latin-1')}"
-        assert ask(url, "/v1/models", headers={"authorization": right})[0] == 200
+        assert ask(url, "/v1/models", headers={"authorization": f"Bearer {token.decode('latin-1')}"})[0] == 200
 
 
 def test_other_hosts_are_refused_without_a_token(fruit: StaticEmbedder) -> None:

@@ -47,8 +47,7 @@ def dogs_first(query: str, texts: list[str]) -> list[float]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Any:
-    folder = tmp_path_factory.mktemp("options") / "index"
-    with pellucid.Index.create(folder, {"words": static}) as made:
+    with pellucid.Index.create(tmp_path_factory.mktemp("options") / "index", {"words": static}) as made:
         made.add(TEXTS, ids=list("abcde"), metadata=[{"year": year} for year in range(5)])
         made.calibrate(TEXTS * 4, ["the parliament voted on taxes"] * 20)
         yield made

@@ -146,10 +146,11 @@ def test_merged_dimensions_remember_what_they_are_about(model: Embedder) -> None
     about = [dimension.about for dimension in model.dimensions]
     names = model.dimensions.names
     merged = model.merge(names[3], 1)
-    assert merged.dimensions.names == [names[0], f"{names[3]} + {names[1]}", names[2], *names[4:]]
-    assert merged.dimensions[1].about == tuple(dict.fromkeys(about[3] + about[1]))
-    twice = merged.merge(1, 2, name="all")
-    assert set(about[1] + about[2] + about[3]) == set(twice.dimensions["all"].about)
+    assert (merged.dimensions.names, merged.dimensions[1].about) == (
+        [names[0], f"{names[3]} + {names[1]}", names[2], *names[4:]],
+        tuple(dict.fromkeys(about[3] + about[1])),
+    )
+    assert set(about[1] + about[2] + about[3]) == set(merged.merge(1, 2, name="all").dimensions["all"].about)
     assert model.merge(0, 1, name=names[1]).dimensions.names == names[1:]  # the old name is free
     assert len(model.merge(*range(6)).dimensions) == 1
 
@@ -162,8 +163,10 @@ def test_names_are_known_by_text_and_number(model: Embedder) -> None:
     assert model.without(names[2], 2, -4, [2]).dimensions.names == names[:2] + names[3:]
     assert model.keep(n for n in (5, 1)).dimensions.names == [names[1], names[5]]
     renamed = model.rename({names[0]: "money", 1: names[0]})
-    assert renamed.dimensions.names == ["money", names[0], *names[2:]]
-    assert renamed.dimensions[0].about == model.dimensions[0].about
+    assert (renamed.dimensions.names, renamed.dimensions[0].about) == (
+        ["money", names[0], *names[2:]],
+        model.dimensions[0].about,
+    )
     assert list(model.dimensions)[1] is model.dimensions[1] and names[0] in repr(model.dimensions)
 
 
@@ -248,8 +251,10 @@ def test_bars_in_a_changed_cell_separate_texts_unless_a_backslash_says_no(tmp_pa
     edit_table(tmp_path / "model", cell(0, 3, "one | two"))
     edit_table(tmp_path / "model", cell(1, 3, r"two \| three"))
     after = opened(tmp_path / "model")
-    assert [item.about for item in after.dimensions][:2] == [("one", "two"), ("two | three",)]
-    assert after.dimensions.names[:2] == ["one | two", "two | three"]
+    assert ([item.about for item in after.dimensions][:2], after.dimensions.names[:2]) == (
+        [("one", "two"), ("two | three",)],
+        ["one | two", "two | three"],
+    )
     mean = hashed(["one", "two"])
     mean = (mean / np.linalg.norm(mean, axis=1, keepdims=True)).sum(axis=0)
     np.testing.assert_allclose(after.vectors[0], mean / np.linalg.norm(mean), atol=1e-3)
@@ -282,8 +287,7 @@ def test_the_table_as_a_spreadsheet_writes_it(model: Embedder, tmp_path: Path) -
     with open(path, encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, dialect="excel-tab"))
     with open(path, "w", encoding="utf-8-sig", newline="") as file:
-        table = csv.writer(file, dialect="excel-tab", quoting=csv.QUOTE_ALL)
-        table.writerows([rows[0], *rows[:0:-1], [""] * 4])
+        csv.writer(file, dialect="excel-tab", quoting=csv.QUOTE_ALL).writerows([rows[0], *rows[:0:-1], [""] * 4])
     assert path.read_bytes().startswith(b'\xef\xbb\xbf"dimension"\t') and b"\r\n" in path.read_bytes()
     assert list(opened(tmp_path / "model").dimensions) == list(model.dimensions)
 
@@ -402,8 +406,8 @@ def test_odd_anchor_texts_come_back_unchanged(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "model")
     seen.clear()
     after = AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=encoder)
-    assert seen == [ODD[0]]  # the check alone: nothing counts as changed
-    assert list(after.dimensions) == list(model.dimensions)
+    # the check alone: nothing counts as changed
+    assert (seen, list(after.dimensions)) == ([ODD[0]], list(model.dimensions))
     assert all("\n" not in name and "\t" not in name for name in after.dimensions.names)
 
 
@@ -415,8 +419,11 @@ def test_directions_are_named_by_the_words_at_their_ends() -> None:
     vectors = np.array([[0, 1], [9, 1], [3, 0], [-1, 0], [-7, 1], [90, 0], [-90, 0]], np.float32)
     model = StaticEmbedder(Vocabulary(words), vectors)
     first = model.dimensions[0]
-    assert first.name == "bank, loan, the / river, boat, the"  # compared at length 1; no numbers, no short words
-    assert first.about == ("high: bank, loan, the, boat, river", "low: river, boat, the, loan, bank")
+    # compared at length 1; no numbers, no short words
+    assert (first.name, first.about) == (
+        "bank, loan, the / river, boat, the",
+        ("high: bank, loan, the, boat, river", "low: river, boat, the, loan, bank"),
+    )
     assert model.dimensions is model.dimensions
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
@@ -24,6 +23,7 @@ from pellucid.explain.rows import SHARED, JoinedRows, PairTable, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
 from tables import CONTROLS, check_json, check_page, check_terminal
+from tiny_models import piece_tokenizer
 
 HOSTILE = [
     "</p></div><script>alert(1)</script>",
@@ -149,8 +149,7 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
 @pytest.mark.full
 @given(explanations())
 def test_json_fits_the_schema(why: Explanation) -> None:
-    text = why.to_json()
-    text.encode("utf-8")
+    why.to_json().encode("utf-8")
     assert check_json(why) == why.to_dict()
 
 
@@ -222,17 +221,12 @@ def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) ->
     assert why.to_frame().attrs["coverage"] == (1 / 3, 1.0)
     gap = fruit.explain("apple", "pear") - fruit.explain("apple", "car zebra quagga")
     assert "Only 1 of 3 words of text 3 known" in str(gap)
-    one = fruit.explain("zebra quagga")
-    assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(one)
+    assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(fruit.explain("zebra quagga"))
     assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
 
 
 def test_a_word_known_by_its_beginning_counts_its_letters_and_is_told_apart() -> None:
-    def subwords() -> Tokenizer:
-        tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3}, unk_token="[UNK]"))
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        return tokenizer
-
+    subwords = piece_tokenizer(["token", "##iser", "##s"])
     model = StaticEmbedder(Vocabulary(["token", "the"], subwords), np.eye(2, dtype=np.float32))
     why = model.explain("the tokenisers zebra Token tokeniser")
     read = ("tokenisers", "token"), ("tokeniser", "token")
@@ -257,8 +251,7 @@ def test_a_word_known_by_its_beginning_counts_its_letters_and_is_told_apart() ->
 def test_a_coverage_lies_between_whole_and_partly_known(partly: list, whole: int, unknown: int) -> None:
     known = Coverage.from_words(whole + len(partly), whole + len(partly) + unknown, partly)
     assert (known.known, known.partly) == (whole + len(partly), len(partly))
-    counted = whole + sum(part for *_, part in partly)
-    assert known.share == pytest.approx(counted / known.total if known.total else 1)
+    assert known.share == pytest.approx((whole + sum(part for *_, part in partly)) / known.total if known.total else 1)
     assert {word.lower() for word, _ in known.read_as} == {w.lower() for w, _, part in partly if part <= 2 / 3}
 
 
@@ -285,9 +278,9 @@ def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
     ]
     assert frame["contribution"].sum() == pytest.approx(frame.attrs["score"])
     frame = anchors().to_frame()
-    assert frame["contribution"].sum() == pytest.approx(0.5)
-    assert frame["share"].sum() == pytest.approx(1.0)
-    assert frame["name"].iloc[-1] == "(remainder)"
+    assert (*frame[["contribution", "share"]].sum(), frame["name"].iloc[-1]) == (
+        pytest.approx(0.5), pytest.approx(1.0), "(remainder)",
+    )  # fmt: skip
     assert fruit.explain("").to_frame().empty
 
 
@@ -320,8 +313,7 @@ def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypa
 def test_shares_are_not_shown_where_they_mislead() -> None:
     rows = [Row("x", ("x",), 0.400, 0.0), Row("y", ("y",), -0.399, 0.0)]
     view = str(Explanation.from_terms("anchors", ("a", "b"), 0.001, rows))
-    assert "%" not in view
-    assert "nearly cancel" in view
+    assert "%" not in view and "nearly cancel" in view
 
 
 @pytest.mark.parametrize(

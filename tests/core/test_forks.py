@@ -93,8 +93,7 @@ def test_a_child_commits_nothing_to_the_run_of_its_parent(tmp_path):
                 with pytest.raises(WritingError, match="forked from the one that is writing it"):
                     write()
 
-        assert in_fork(child) == "None"
-        assert (tmp_path / "work" / "state.json").read_bytes() == state
+        assert (in_fork(child), (tmp_path / "work" / "state.json").read_bytes()) == ("None", state)
         work.commit({"step": 2})
     with WorkFolder(tmp_path / "work") as work:
         assert work.metadata == {"step": 2}

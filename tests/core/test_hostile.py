@@ -22,22 +22,15 @@ def saved(request, fruit, tmp_path):
     return tmp_path / "m"
 
 
-def sabotages():
-    """Ways to put something else in the place of a file."""
-    return os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir
-
-
 def test_a_link_that_leads_back_or_nowhere_does_no_harm(saved):
-    (saved / "again").symlink_to(".")
-    (saved / "nowhere").symlink_to("absent")
-    (saved / "itself").symlink_to("itself")
-    for name in ("more", "and more", "and so on"):  # followed, they would be 4 ** 40 folders
-        (saved / name).symlink_to(".")
+    back = ("again", "more", "and more", "and so on")  # followed, they would be 4 ** 40 folders
+    for name, target in {"nowhere": "absent", "itself": "itself", **dict.fromkeys(back, ".")}.items():
+        (saved / name).symlink_to(target)
     assert pellucid.load(saved).encode("apple").any()
 
 
 def test_a_card_that_is_a_pipe_a_device_or_a_folder_does_not_stop_a_save(saved, fruit):
-    for make in sabotages():
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
         (saved / "README.md").rmdir() if (saved / "README.md").is_dir() else (saved / "README.md").unlink()
         make(saved / "README.md")
         fruit.save_pretrained(saved)
@@ -123,8 +116,7 @@ def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
     secret = saved.parent / "secret"
     secret.write_text("secret")
     (saved / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "../secret", "type": "os.system"}]')
-    config = (saved / "config.json").read_text()
-    (saved / "config.json").write_text(config.replace('"words.txt"', '"../secret"', 1))
+    (saved / "config.json").write_text((saved / "config.json").read_text().replace('"words.txt"', '"../secret"', 1))
     opened = pellucid.load(saved)
     assert opened.vocabulary.words == fruit.vocabulary.words
     opened.save_pretrained(saved)  # replacing a model removes its listed files: only ever inside the folder

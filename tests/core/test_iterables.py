@@ -42,5 +42,4 @@ def test_texts_that_can_be_read_once_give_what_a_list_does(name: str, give: Give
 
 
 def test_an_array_of_strings_is_texts(fruit: StaticEmbedder) -> None:
-    texts = np.array(TEXTS, object)
-    np.testing.assert_array_equal(fruit.encode(texts), fruit.encode(TEXTS))
+    np.testing.assert_array_equal(fruit.encode(np.array(TEXTS, object)), fruit.encode(TEXTS))

@@ -95,13 +95,11 @@ def test_an_address_space_that_is_too_small_is_called_so(tmp_path):
     store.write_tensors(tmp_path / "x.safetensors", {"x": np.zeros(8 << 20)})
 
     def read() -> None:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * os.sysconf("SC_PAGE_SIZE") + (32 << 20)
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") + (32 << 20)
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
         store.read_tensors(tmp_path / "x.safetensors")
 
-    said = in_fork(read)
-    assert re.match(r"ReadingError: cannot read .*x\.safetensors: Cannot allocate memory.*ulimit -v", said)
+    assert re.match(r"ReadingError: cannot read .*x\.safetensors: Cannot allocate memory.*ulimit -v", in_fork(read))
 
 
 def test_a_file_without_permission_is_not_damaged(tmp_path, monkeypatch):

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
 
 import pellucid
 from pellucid import loading
@@ -19,6 +17,7 @@ from pellucid.persistence import folder as model_folder
 from pellucid.persistence.store import checksum, read_tensors, write_json, write_tensors
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
+from tiny_models import piece_tokenizer
 
 TEXTS = ["the apple", "a pear on a bicycle", "", "unknown"]
 
@@ -115,12 +114,13 @@ def test_a_bundled_name_opens_offline_and_wins_over_a_folder_of_that_name(fruit,
     monkeypatch.setattr(model_folder, "_BUNDLED", tmp_path / "models")
     (tmp_path / "here" / "tiny-en").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
-    assert model_folder.bundled_models() == ["tiny-en"]
-    assert len(pellucid.load("tiny-en").vocabulary) == 5
-    with pytest.raises(ModelFolderError, match=r"no config\.json"):
-        pellucid.load("./tiny-en")
-    with pytest.raises(ModelFolderError, match=r"'tiny-fr'.*tiny-en.*\./my-model.*owner/name"):
-        pellucid.load("tiny-fr")
+    assert model_folder.bundled_models() == ["tiny-en"] and len(pellucid.load("tiny-en").vocabulary) == 5
+    for name, message in (
+        ("./tiny-en", r"no config\.json"),
+        ("tiny-fr", r"'tiny-fr'.*tiny-en.*\./my-model.*owner/name"),
+    ):
+        with pytest.raises(ModelFolderError, match=message):
+            pellucid.load(name)
 
 
 def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
@@ -201,13 +201,11 @@ def test_every_family_in_the_table_exists():
 def test_the_card_is_written_and_a_card_of_ones_own_is_kept(fruit, saved):
     card = saved / "README.md"
     assert "library_name: pellucid" in card.read_text() and "- words: 5" in card.read_text()
-    small = StaticEmbedder(Vocabulary(["one"]), np.ones((1, 3), np.float32))
-    small.save_pretrained(saved)
+    StaticEmbedder(Vocabulary(["one"]), np.ones((1, 3), np.float32)).save_pretrained(saved)
     assert "- words: 1" in card.read_text()  # ours: written anew
     card.write_text("# My fruit")
     fruit.save_pretrained(saved)
-    assert card.read_text() == "# My fruit"
-    assert len(pellucid.load(saved).vocabulary) == 5
+    assert card.read_text() == "# My fruit" and len(pellucid.load(saved).vocabulary) == 5
 
 
 # --- checksums
@@ -249,8 +247,8 @@ def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, checksu
     """Without subwords.json the model would open, and know fewer words."""
     checksums()
     monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 100)
-    tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "app": 1, "##les": 2}, unk_token="[UNK]"))
-    StaticEmbedder(Vocabulary(fruit.vocabulary.words, tokenizer), fruit.vectors).save_pretrained(tmp_path / "m")
+    vocabulary = Vocabulary(fruit.vocabulary.words, piece_tokenizer(["app", "##les"]))
+    StaticEmbedder(vocabulary, fruit.vectors).save_pretrained(tmp_path / "m")
     (tmp_path / "m" / "subwords.json").unlink()
     with pytest.raises(ModelFolderError, match=r"subwords\.json is missing"):
         pellucid.load(tmp_path / "m")
@@ -283,8 +281,7 @@ def test_checksums_of_files_elsewhere_are_refused(saved, sums, checksums):
 
 def test_every_file_of_a_model_within_a_model_has_a_checksum(fruit, tmp_path, checksums):
     checksums()
-    model = EnsembleEmbedder([AnchorEmbedder(fruit, ["apple", "car"]), fruit])
-    model.save_pretrained(tmp_path / "m")
+    EnsembleEmbedder([AnchorEmbedder(fruit, ["apple", "car"]), fruit]).save_pretrained(tmp_path / "m")
     states = {file.name: file.state for file in model_folder.verify(tmp_path / "m")}
     assert states["part_0/encoder/model.safetensors"] == states["part_0/anchors/model.safetensors"] == "ok"
     assert states["part_0/dimensions.tsv"] == "may be edited"

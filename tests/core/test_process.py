@@ -140,8 +140,7 @@ def work_with_an_index(folder: Path, fruit: StaticEmbedder) -> None:
 
 def work_with_files(folder: Path, fruit: StaticEmbedder) -> None:
     (folder / "texts.csv").write_text("text\napple\n" + "pear " * 50_000 + "\n")
-    report = pellucid.duplicates(folder / "texts.csv", fruit)
-    report.to_html()
+    pellucid.duplicates(folder / "texts.csv", fruit).to_html()
     pytest.importorskip("pyarrow")
     from pellucid.bulk import encode_corpus
 

@@ -145,8 +145,7 @@ def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(RuntimeError), store.writing(path) as aside:
         aside.write_text("half")
         raise RuntimeError
-    assert store.read_json(path) == 1
-    assert names(tmp_path) == ["value.json"]
+    assert (store.read_json(path), names(tmp_path)) == (1, ["value.json"])
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "folder", "folder/.."])
@@ -249,8 +248,7 @@ def test_a_pipe_beside_a_models_files_is_refused_when_the_model_is_replaced(tmp_
     os.mkfifo(tmp_path / "m" / place)
     with pytest.raises(InputError, match=rf"{place} is neither a file nor a link.*new name"):
         write_model(tmp_path / "m", "new")
-    assert (tmp_path / "m" / "words.txt").read_text() == "old"
-    assert names(tmp_path) == ["m"]
+    assert (tmp_path / "m" / "words.txt").read_text() == "old" and names(tmp_path) == ["m"]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -287,8 +285,7 @@ def test_a_link_to_a_model_stays_a_link(tmp_path):
     write_model(tmp_path / "real", "old")
     (tmp_path / "link").symlink_to("real")
     write_model(tmp_path / "link", "new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real" / "words.txt").read_text() == "new"
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "words.txt").read_text() == "new"
 
 
 def test_a_full_disk_is_named_and_changes_nothing(tmp_path, monkeypatch):
@@ -299,8 +296,7 @@ def test_a_full_disk_is_named_and_changes_nothing(tmp_path, monkeypatch):
     assert caught.value.errno == errno.ENOSPC
     with pytest.raises(WritingError, match=r"numbers\.json"):
         store.write_json(tmp_path / "numbers.json", [1])
-    assert (tmp_path / "m" / "words.txt").read_text() == "old"
-    assert names(tmp_path) == ["m"]
+    assert (tmp_path / "m" / "words.txt").read_text() == "old" and names(tmp_path) == ["m"]
 
 
 @pytest.mark.parametrize(
@@ -319,10 +315,10 @@ def test_a_full_disk_that_another_library_met_is_named_too(tmp_path, error):
     assert not names(tmp_path)
 
 
-def test_other_errors_stay_what_they_are(tmp_path):
-    for error in (RuntimeError("no (os error 2)"), KeyError("x"), InputError("no (os error 28)")):
-        with pytest.raises(type(error)), store.writing_folder(tmp_path / "model"):
-            raise error
+@pytest.mark.parametrize("error", [RuntimeError("no (os error 2)"), KeyError("x"), InputError("no (os error 28)")])
+def test_other_errors_stay_what_they_are(tmp_path, error):
+    with pytest.raises(type(error)), store.writing_folder(tmp_path / "model"):
+        raise error
 
 
 @pytest.mark.parametrize("place", ["file/model", "a" * 300, "loop/model"])
@@ -373,8 +369,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_old_model(tmp_path):
     left = [name for name in names(tmp_path) if name != "m"]
     assert len(left) == 2 and all(name.startswith(".m.") and name.endswith((".part", ".lock")) for name in left)
     write_model(tmp_path / "m", "new")  # what the killed process left is in nobody's way
-    assert (tmp_path / "m" / "words.txt").read_text() == "new"
-    assert names(tmp_path) == ["m"]
+    assert (tmp_path / "m" / "words.txt").read_text() == "new" and names(tmp_path) == ["m"]
 
 
 def test_what_killed_writers_of_a_file_left_is_removed_and_nothing_else(tmp_path):
@@ -454,8 +449,7 @@ def test_a_model_that_was_aside_when_its_saver_was_killed_comes_back(tmp_path):
     (tmp_path / ".m.abcd1234.part" / "model" / "notes.md").write_text("mine")
     (tmp_path / ".m.efgh5678.part").mkdir()
     write_model(tmp_path / "m", "new")
-    assert (tmp_path / "m" / "words.txt").read_text() == "new"
-    assert (tmp_path / "m" / "notes.md").read_text() == "mine"
+    assert [(tmp_path / "m" / name).read_text() for name in ("words.txt", "notes.md")] == ["new", "mine"]
     assert names(tmp_path) == ["m"]
 
 
@@ -476,8 +470,7 @@ def test_the_second_saver_waits_for_the_first(tmp_path):
             time.sleep(0.3)
             assert not second.done()
         second.result()
-    assert names(tmp_path / "m") == ["config.json", "subwords.json"]
-    assert names(tmp_path) == ["m"]
+    assert names(tmp_path / "m") == ["config.json", "subwords.json"] and names(tmp_path) == ["m"]
 
 
 def test_a_saver_that_waits_for_too_long_is_told_for_whom(tmp_path, monkeypatch):
@@ -540,8 +533,7 @@ TEXTS = [f"text {number}" for number in range(3_000)]
 @pytest.mark.parametrize("stop", [1, 1024, 1500, 2999, 3000, None])
 def test_texts_read_before_are_proven_and_the_others_noted(tmp_path, stop):
     assert read_in(tmp_path, TEXTS, stop) == TEXTS[:stop]
-    assert read_in(tmp_path, iter(TEXTS)) == TEXTS
-    assert read_in(tmp_path, TEXTS) == TEXTS
+    assert read_in(tmp_path, iter(TEXTS)) == TEXTS and read_in(tmp_path, TEXTS) == TEXTS
     assert len(json.loads((tmp_path / "state.json").read_text())["texts"]["corpus"]["blocks"]) == 3
 
 
@@ -562,8 +554,7 @@ def test_no_text_that_changed_gets_out(tmp_path, place, change):
     told = rf"texts\.txt is not .* {tmp_path} .*: texts {first + 1:,} to {last:,} are not the same.*Give that"
     with WorkFolder(tmp_path) as work, pytest.raises(InputError, match=told):
         came.extend(work.texts("corpus", texts, "texts.txt"))
-    assert came == TEXTS[:first]
-    assert (tmp_path / "state.json").read_bytes() == before
+    assert (came, (tmp_path / "state.json").read_bytes()) == (TEXTS[:first], before)
     assert read_in(tmp_path, TEXTS) == TEXTS
 
 

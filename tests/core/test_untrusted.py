@@ -11,9 +11,10 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, decoders, pre_tokenizers
 
 import pellucid
+import tiny_models
 from pellucid import errors, loading
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
 from pellucid.persistence.folder import is_hub_id, local_folder
@@ -42,9 +43,7 @@ CORPUS = ["a man is riding a horse on the beach", "tokenisers and tokens"]
 
 
 def word_piece():
-    tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = tiny_models.piece_tokenizer(["token", "##iser", "##s"], lowercase=True)
     tokenizer.decoder = decoders.WordPiece()
     return tokenizer
 
@@ -143,8 +142,6 @@ def test_a_static_model_with_a_hostile_tokenizer_is_refused_at_the_first_unknown
 @pytest.mark.parametrize("make", ["word_piece", "sentence_piece", "byte_level"])
 def test_the_tokenizers_of_published_models_open(tmp_path, make):
     pytest.importorskip("transformers")
-    import tiny_models
-
     tokenizer = getattr(tiny_models, make)().backend_tokenizer
     tokenizer.enable_padding(length=50)
     tokenizer.enable_truncation(3)
@@ -179,8 +176,6 @@ def bert(tmp_path_factory):
     """The folder of a tiny transformer."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    import tiny_models
-
     folder = tmp_path_factory.mktemp("transformer") / "bert"
     tokenizer = tiny_models.word_piece()
     tiny_models.tiny_model("bert", len(tokenizer)).save_pretrained(folder)
@@ -346,8 +341,7 @@ def stock(bert, tmp_path):
     """The folder of a SentenceTransformer: a transformer, a pooling and a layer."""
     library = pytest.importorskip("sentence_transformers")
     parts = library.sentence_transformer.modules
-    transformer = parts.Transformer(str(bert))
-    layers = [transformer, parts.Pooling(32), parts.Dense(32, 8)]
+    layers = [parts.Transformer(str(bert)), parts.Pooling(32), parts.Dense(32, 8)]
     library.SentenceTransformer(modules=layers, device="cpu").save_pretrained(str(tmp_path / "st"))
     return tmp_path / "st"
 
@@ -372,8 +366,7 @@ def change_layer(folder, **changes):
 def drop_layer(folder):
     from safetensors.numpy import load_file
 
-    weights = load_file(folder / "model.safetensors")
-    rest = {name: rows for name, rows in weights.items() if "layer.1." not in name}
+    rest = {name: rows for name, rows in load_file(folder / "model.safetensors").items() if "layer.1." not in name}
     write_tensors(folder / "model.safetensors", rest)
 
 

@@ -103,8 +103,10 @@ def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
     assert model.get_embedding_dimension() == 3 and model.dimensions.names[2] == "dimension 2"
     plain = model.with_reasons(None)
     why = plain.explain("cat dog", "dog")
-    assert [(row.kind, row.contribution) for row in why.rows] == [("embedding", pytest.approx(0.5**0.5))]
-    assert why.score == pytest.approx(model.similarity(model.encode("cat dog"), model.encode("dog"))[0, 0])
+    assert ([(row.kind, row.contribution) for row in why.rows], why.score) == (
+        [("embedding", pytest.approx(0.5**0.5))],
+        pytest.approx(model.similarity(model.encode("cat dog"), model.encode("dog"))[0, 0]),
+    )
     assert plain.explain("car", "cat").rows == () and model.coverage("a car") == 1
     assert repr(model) == "EncoderEmbedder(count_animals)" and model.device == "cpu" and model.max_seq_length is None
     with pytest.raises(InputError, match="count_animals is a function, which no folder can hold"):

@@ -85,11 +85,9 @@ def check_summary(why: Explanation) -> None:
 
 @every_kind
 def test_reasons_of_every_kind_add_up_and_can_be_read(model: EncoderEmbedder) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
+    validator = pytest.importorskip("jsonschema").validators.validator_for(SCHEMA)(SCHEMA)
     for why in explanations(model):
-        total = math.fsum(row.contribution for row in why.rows) + why.remainder
-        assert total == pytest.approx(why.score, abs=1e-9)
+        assert math.fsum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
         assert abs(why.remainder) < 1e-6 or not why.exact
         check_lines(why)
         check_summary(why)

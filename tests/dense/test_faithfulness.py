@@ -26,8 +26,7 @@ def test_a_word_is_taken_out_wherever_it_stands(bench):
     pair = bench.Pair.from_texts(SENTENCES[0], "The doctor, the sick boy.")
     assert [pair.second[spans[0][0] : spans[0][1]] for spans in pair.words] == ["The", "doctor", "sick", "boy"]
     assert pair.without([0, 3]) == "  doctor,   sick  ."
-    values = pair.by_word({(0, 3): 1.0, (11, 14): 2.0, (15, 23): 4.0, (10, 11): 9.0})
-    assert values.tolist() == [3.0, 0.0, 2.0, 2.0]
+    assert pair.by_word({(0, 3): 1.0, (11, 14): 2.0, (15, 23): 4.0, (10, 11): 9.0}).tolist() == [3.0, 0.0, 2.0, 2.0]
 
 
 @pytest.mark.full

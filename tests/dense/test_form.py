@@ -63,8 +63,7 @@ def test_chance_and_equal_texts_or_vectors_are_no_form(count: int, seed: int) ->
 @given(st.text())
 def test_the_form_of_any_text_is_finite(text: str) -> None:
     features = text_form(text)
-    assert len(features) == 6
-    assert np.isfinite(features).all()
+    assert len(features) == 6 and np.isfinite(features).all()
     assert all(0 <= share <= 1 for share in features[1:])
 
 

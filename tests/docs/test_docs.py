@@ -161,8 +161,7 @@ def test_the_hits_of_vector_databases_on_a_page_have_reasons(tmp_path, monkeypat
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_in_docstrings_hold(module):
-    results = doctest.testmod(importlib.import_module(f"pellucid.{module}"))
-    assert results.failed == 0
+    assert doctest.testmod(importlib.import_module(f"pellucid.{module}")).failed == 0
 
 
 def test_the_command_line_page_is_the_help():
@@ -268,8 +267,7 @@ def test_the_pages_of_the_api_have_every_public_name():
     pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md"))
     listed = re.findall(r"^::: (\S+)$", pages, re.MULTILINE)
     names = [name for package in PACKAGES for name in importlib.import_module(package).__all__]
-    missing = set(names) - {name.rpartition(".")[2] for name in listed}
-    assert not missing and len(set(listed)) == len(listed)
+    assert not (set(names) - {name.rpartition(".")[2] for name in listed}) and len(set(listed)) == len(listed)
     assert {name.rpartition(".")[2] for name in listed} <= {*names, "errors"}
 
 
@@ -316,8 +314,7 @@ def test_the_tables_of_files_are_the_modules_first_lines():
 
 
 def test_the_readme_names_the_test_command_that_ci_runs():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    command = re.search(r"## Test\n\n```bash\n(.+)\n```", readme)[1]
+    command = re.search(r"## Test\n\n```bash\n(.+)\n```", (ROOT / "README.md").read_text(encoding="utf-8"))[1]
     assert (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()[-3:] == [command, "make pythons", "make full"]
 
 

@@ -55,9 +55,8 @@ def test_a_case_checked_by_hand(fruit):
     embeddings = model.encode(["apple", "pear"])
     assert embeddings.dtype == np.float32 and embeddings.shape == (2, 29)
     assert embeddings[0, :3] == pytest.approx([0.75**0.5, 0, 0])
-    assert float(embeddings[0] @ embeddings[1]) == pytest.approx(expected, abs=1e-6)
-    assert model.similarity(embeddings[:1], embeddings[1:])[0, 0] == pytest.approx(expected, abs=1e-6)
-    assert model.explain("apple", "pear").score == pytest.approx(expected, abs=1e-6)
+    compared = model.similarity(embeddings[:1], embeddings[1:])[0, 0], model.explain("apple", "pear").score
+    assert [embeddings[0] @ embeddings[1], *compared] == pytest.approx([expected] * 3, abs=1e-6)
 
 
 @pytest.mark.parametrize("weights", [None, [1, 1, 1], [0.2, 0.7, 0.1], [0, 1, 2]])
@@ -95,13 +94,12 @@ def sums_by_part(why):
 
 @given(text1=st.text(max_size=40), text2=st.text(max_size=40))
 def test_explanations_add_up_part_by_part(text1, text2):
-    parts = {"letters": LetterEmbedder(), "length": lengths}
-    model = EnsembleEmbedder(parts, [0.3, 0.7])
+    model = EnsembleEmbedder({"letters": LetterEmbedder(), "length": lengths}, [0.3, 0.7])
     why = model.explain(text1, text2)
     assert why.score == pytest.approx(float(cosines(model, [text1], [text2])[0, 0]), abs=1e-6)
     sums = sums_by_part(why)
-    assert sums["letters"] == pytest.approx(0.3 * float(cosines(LetterEmbedder(), [text1], [text2])[0, 0]), abs=1e-6)
-    assert sums["length"] == pytest.approx(0.7 * float(cosines_of_lengths([text1], [text2])[0, 0]), abs=1e-6)
+    letters, length = cosines(LetterEmbedder(), [text1], [text2]), cosines_of_lengths([text1], [text2])
+    assert [sums["letters"], sums["length"]] == pytest.approx([0.3 * letters[0, 0], 0.7 * length[0, 0]], abs=1e-6)
     assert sum(sums.values()) == pytest.approx(why.score, abs=1e-9)
     assert why.exact and why.remainder == pytest.approx(0, abs=1e-9)
 
@@ -122,8 +120,8 @@ def test_rows_say_which_part_they_are_of(fruit):
     assert json.loads(why.to_json()) == why.to_dict()
     gap = model.explain("apple", "pear") - model.explain("apple", "car")
     assert sum(sums_by_part(gap).values()) == pytest.approx(gap.score)
-    assert model.explain("apple").score == pytest.approx(1)
-    assert model.explain("zzz").score == pytest.approx(0.5)  # what the parts that know it weigh
+    # what the parts that know it weigh
+    assert (model.explain("apple").score, model.explain("zzz").score) == (pytest.approx(1), pytest.approx(0.5))
 
 
 def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
@@ -132,8 +130,7 @@ def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
             return Explanation.from_terms("", ("a", "b"), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
 
     why = EnsembleEmbedder([fruit, Cutting()], [1, 3]).explain("apple", "pear")
-    assert not why.exact
-    assert why.remainder == pytest.approx(0.75 * 0.3)
+    assert not why.exact and why.remainder == pytest.approx(0.75 * 0.3)
     assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score)
 
 
@@ -153,13 +150,14 @@ def test_queries_and_documents_go_to_each_part_in_its_way():
 def test_edits_reach_the_parts(fruit):
     model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
     names = model.dimensions.names
-    assert names[3:5] == ["letters: a", "letters: b"]
-    assert names[-1] == "length: dimension 1"
+    assert (names[3:5], names[-1]) == (["letters: a", "letters: b"], "length: dimension 1")
     pairs = (["apple car"], ["pear the"])
     edited = model.without(names[1]).rename({0: "words: first"})
-    assert edited.get_embedding_dimension() == 30
-    assert edited.dimensions.names[0] == "words: first"
-    assert edited.parts[1:] == model.parts[1:]  # untouched
+    assert (edited.get_embedding_dimension(), edited.dimensions.names[0], edited.parts[1:]) == (
+        30,
+        "words: first",
+        model.parts[1:],  # untouched
+    )
     own = fruit.without(1)
     assert cosines(edited, *pairs) == pytest.approx(
         0.5 * cosines(own, *pairs) + 0.25 * cosines(LetterEmbedder(), *pairs) + 0.25 * cosines_of_lengths(*pairs),

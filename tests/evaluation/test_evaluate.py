@@ -55,8 +55,11 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_both_kinds(data: Path, fruit: StaticEmbedder) -> None:
     rows = {row.type: row for row in score(fruit, data)}
     assert list(rows) == list(WRITERS)
-    assert rows["Retrieval"].metric == "ndcg_at_10"
-    assert rows["Retrieval"].score == pytest.approx(100 / np.log2(3), abs=1e-2)  # pear is second, after apple
+    # pear is second, after apple
+    assert (rows["Retrieval"].metric, rows["Retrieval"].score) == (
+        "ndcg_at_10",
+        pytest.approx(100 / np.log2(3), abs=1e-2),
+    )
     assert all(row.seconds >= 0 for row in rows.values())
 
 
@@ -93,8 +96,7 @@ def test_queries_and_documents_are_told_apart(data: Path) -> None:
         def encode_query(self, texts: Any, *, show_progress_bar: bool = False) -> Any:
             return super().encode(["pear car" for _ in texts])  # sends every query to the car
 
-    retrieved = score(Roles(), data, "Retrieval")[0]
-    assert retrieved.scores["recall_at_1"] == 0
+    assert score(Roles(), data, "Retrieval")[0].scores["recall_at_1"] == 0
 
 
 def test_compressed_files_read_the_same(data: Path, fruit: StaticEmbedder) -> None:
@@ -186,8 +188,7 @@ def test_a_score_is_made_once(data: Path) -> None:
     model = Planar()
     rows = score(model, data)
     encoded = model.encoded
-    assert score(model, data) == rows
-    assert score(Planar(), data) == rows
+    assert score(model, data) == score(Planar(), data) == rows
     assert model.encoded == encoded > 0
 
 
@@ -198,8 +199,7 @@ def test_one_changed_weight_gives_a_new_score(tmp_path: Path) -> None:
     before = score(StaticEmbedder(Vocabulary(words), vectors), tmp_path)[0].score
     changed = vectors.copy()
     changed[2, 0] = -2  # pear turns its back on apple
-    after = score(StaticEmbedder(Vocabulary(words), changed), tmp_path)[0].score
-    assert after < before
+    assert score(StaticEmbedder(Vocabulary(words), changed), tmp_path)[0].score < before
     assert score(StaticEmbedder(Vocabulary(words), vectors), tmp_path)[0].score == before
 
 
@@ -216,8 +216,7 @@ def test_a_broken_cache_file_is_made_anew(tmp_path: Path, content: str) -> None:
     rows = score(Planar(), tmp_path / "data")
     (entry,) = (tmp_path / "cache").iterdir()
     entry.write_text(content)
-    again = score(Planar(), tmp_path / "data")
-    assert [row.score for row in again] == [row.score for row in rows]
+    assert [row.score for row in score(Planar(), tmp_path / "data")] == [row.score for row in rows]
     assert json.loads(entry.read_text())["row"]["task"] == "STS12"
 
 
@@ -291,9 +290,9 @@ def test_any_cell_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, r
 def test_results_are_named_after_the_given_string(tmp_path: Path, fruit: StaticEmbedder) -> None:
     write_sts(tmp_path)
     fruit.save_pretrained(tmp_path / "ours")
-    assert evaluate(str(tmp_path / "ours"), data=tmp_path, cache_dir=tmp_path).model == str(tmp_path / "ours")
-    assert evaluate(fruit, data=tmp_path, cache_dir=tmp_path).model == "StaticEmbedder"
-    assert evaluate(fruit, data=tmp_path, cache_dir=tmp_path, name="fruit").model == "fruit"
+    folder = str(tmp_path / "ours")
+    for model, name, expected in ((folder, None, folder), (fruit, None, "StaticEmbedder"), (fruit, "fruit", "fruit")):
+        assert evaluate(model, data=tmp_path, cache_dir=tmp_path, name=name).model == expected
 
 
 def test_an_object_that_is_no_model(data: Path) -> None:

@@ -26,8 +26,7 @@ def copy(source: Path, target: Path) -> None:
 def damage_folder(rng: random.Random, folder: Path, other: Path) -> str:
     """Break one file of a model folder, seldom two; return what was done. `other` is another model like it."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "README.md")
-    said = [_damage_one(rng, folder, rng.choice(files), other) for _ in range(1 + (rng.random() < 0.1))]
-    return ", ".join(said)
+    return ", ".join([_damage_one(rng, folder, rng.choice(files), other) for _ in range(1 + (rng.random() < 0.1))])
 
 
 def _damage_one(rng: random.Random, folder: Path, file: Path, other: Path) -> str:

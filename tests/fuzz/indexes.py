@@ -151,8 +151,7 @@ def writers(rng: random.Random, subjects: Subjects, place: Path) -> str:
 
         return run
 
-    ends = [in_child(work(name)) for name in "xyz"]
-    for end in ends:
+    for end in [in_child(work(name)) for name in "xyz"]:
         check_ended(end(), allowed=("done",))
     _check(folder, [{f"{name}{n}": f"abc {name} {n} again" for name in "xyz" for n in range(8) if n % 4 != 3}])
     return "three did 20 changes each"
@@ -214,8 +213,7 @@ def full(rng: random.Random, subjects: Subjects, place: Path) -> str:
             if problems := index.verify():
                 raise AssertionError("; ".join(problems))
 
-    ended = in_child(run)()
-    check_ended(ended, allowed=("done",))
+    check_ended(in_child(run)(), allowed=("done",))
     return f"seed {seed}"
 
 

@@ -162,8 +162,7 @@ def write_records(path: Path, records: list[Record]) -> None:
     for record in records:
         for explained in (record, *record.get("hits", ())):
             if "rows" in explained:
-                largest = sorted(explained["rows"].items(), key=lambda row: -abs(row[1]))[:N_ROWS]
-                explained["rows"] = dict(largest)
+                explained["rows"] = dict(sorted(explained["rows"].items(), key=lambda row: -abs(row[1]))[:N_ROWS])
     lines = [json.dumps(record, separators=(",", ":")) for record in records]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

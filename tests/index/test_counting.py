@@ -112,8 +112,7 @@ def test_what_is_forgotten_is_counted_again(monkeypatch):
 def test_hostile_numbers_are_refused(data):
     from pellucid.native.terms import TokenLists, count_terms, invert
 
-    number = st.integers(-3, 6)
-    lists = st.lists(number, max_size=5)
+    lists = st.lists(st.integers(-3, 6), max_size=5)
     int32, int64 = (lambda items, kind=kind: np.array(items, kind) for kind in (np.int32, np.int64))
     known = TokenLists(
         np.zeros(data.draw(st.integers(0, 3)), np.uint8), int64(data.draw(lists)), int32(data.draw(lists)),

@@ -97,8 +97,7 @@ def test_a_score_is_the_weighted_sum_of_bm25_and_cosine(read_only, fruit):
 def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
     chance = random.Random(0)
     words = [f"w{n}" for n in range(60)]
-    vectors = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
-    model = StaticEmbedder(Vocabulary(words), vectors)
+    model = StaticEmbedder(Vocabulary(words), np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32))
     texts = [" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(400)]
     with Index.create(tmp_path / "index", {"m": model}, weights={"bm25": 0.3, "m": 0.7}) as index:
         index.add(texts, ids=[str(n) for n in range(len(texts))])
@@ -339,9 +338,11 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
         assert text[hits[0].start :].startswith(hits[0].text) and hits[0].passage > 0
         assert hits[0].reasons.text == "Aardvarks\n\n" + hits[0].text
         marks = hits[0].marks
-        assert [hits[0].title[s:e] for s, e, _ in marks.title] == ["Aardvarks"]
-        assert [hits[0].text[s:e] for s, e, _ in marks.text] == ["aardvark"]
-        assert hits[0].snippet == "Here the aardvark appears."
+        assert (
+            [hits[0].title[s:e] for s, e, _ in marks.title],
+            [hits[0].text[s:e] for s, e, _ in marks.text],
+            hits[0].snippet,
+        ) == (["Aardvarks"], ["aardvark"], "Here the aardvark appears.")
         assert index["long"].text == text
 
 
@@ -548,8 +549,7 @@ def test_words_are_read_as_they_are_split(texts):
     words = WordCache(Analyser(), {})
     found = words.read(texts)
     spelled = [words._spelled[number] for number in found.values.tolist()]
-    own = found.texts().tolist()
-    read = [(text, word, *span) for text, word, span in zip(own, spelled, found.spans.tolist())]
+    read = [(text, word, *span) for text, word, span in zip(found.texts().tolist(), spelled, found.spans.tolist())]
     assert read == [(n, *word) for n, text in enumerate(texts) for word in split_words(text)]
 
 
@@ -645,8 +645,7 @@ def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, na
     with filled(tmp_path / "index", fruit) as index:
         with index._exclusive_writer() as writer:
             state = writer.commit.state
-            changed = replace(state, settings=state.settings | {name: stored})
-            writer.save(changed)
+            writer.save(replace(state, settings=state.settings | {name: stored}))
     with pytest.raises(IndexFolderError, match=r"commit\.json cannot be used: .*weight.* rebuild=True"):
         Index.open(tmp_path / "index")
     with Index.open(tmp_path / "index", rebuild=True) as index:
@@ -695,8 +694,7 @@ def test_reasons_of_static_words_add_up_to_the_cosine(tmp_path, kind):
 def test_a_field_knows_the_kinds_of_its_values(tmp_path):
     values = [1, 2.5, "a", "2024-05-31", "2024-05-31T10:00:00.5+02:00", "2024-W22-5", "20240531", True, ["b", 3], None]
     with Index.create(tmp_path / "index", {}) as index:
-        metadata = [{"x": value, f"of {n}": value} for n, value in enumerate(values)]
-        index.add(["word"] * len(values), metadata=metadata)
+        index.add(["word"] * len(values), metadata=[{"x": value, f"of {n}": value} for n, value in enumerate(values)])
         fields = index.info()["fields"]
         assert fields["x"] == "number or date or boolean or string"
         named = ["number", "number", "string", "date", "date", "string", "string", "boolean", "number or string"]

@@ -22,8 +22,7 @@ QUERY = f"{WORDS[0]} {WORDS[7]}"
 
 
 def table() -> StaticEmbedder:
-    rows = np.random.default_rng(3).normal(size=(len(WORDS), 8)).astype(np.float32)
-    return StaticEmbedder(Vocabulary(WORDS), rows)
+    return StaticEmbedder(Vocabulary(WORDS), np.random.default_rng(3).normal(size=(len(WORDS), 8)).astype(np.float32))
 
 
 def texts(count: int = 260) -> list[str]:
@@ -130,8 +129,10 @@ def test_a_hit_is_measured_on_request_and_what_is_exact_stays(tmp_path):
 def test_a_function_without_fitted_reasons_can_be_measured(tmp_path):
     with made(tmp_path / "index", Encoder(), bm25=False) as index:
         (hit,) = index.search(QUERY, 1)
-        assert {row.kind for row in hit.explain().rows} == {EMBEDDING}
-        assert {row.kind for row in hit.measured().rows} == {WORD_PAIR, SHARED}
+        assert ({row.kind for row in hit.explain().rows}, {row.kind for row in hit.measured().rows}) == (
+            {EMBEDDING},
+            {WORD_PAIR, SHARED},
+        )
 
 
 STEER = {WORDS[3]: -0.5, f"{WORDS[12]} {WORDS[20]}": 0.3}
@@ -139,8 +140,7 @@ STEER = {WORDS[3]: -0.5, f"{WORDS[12]} {WORDS[20]}": 0.3}
 
 @pytest.mark.parametrize("bm25", [False, True])
 def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path, bm25):
-    models = {"dense": fitted(Encoder()), "static": table()}
-    with Index.create(tmp_path / "index", models, bm25=bm25) as index:
+    with Index.create(tmp_path / "index", {"dense": fitted(Encoder()), "static": table()}, bm25=bm25) as index:
         index.add(texts(), ids=[f"d{n}" for n in range(260)])
         hits = index.search(QUERY, 260, steer=STEER)
         plain = {hit.id: hit for hit in index.search(QUERY, 260)}
@@ -158,8 +158,7 @@ def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path,
                 for verb, text in zip(("less", "more"), STEER)
             }  # fmt: skip
             assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
-            measured = hit.measured()
-            assert sum(row.contribution for row in measured.rows) == pytest.approx(hit.score, abs=1e-6)
+            assert sum(row.contribution for row in hit.measured().rows) == pytest.approx(hit.score, abs=1e-6)
             assert index.score(QUERY, hit.id, steer=STEER).score == pytest.approx(hit.score, abs=1e-6)
         before, after = rows_of(plain[hits[0].id]), rows_of(hits[0])
         assert {key: after[key] for key in before} == pytest.approx(before, abs=1e-6)  # the query's own rows stay
@@ -229,8 +228,7 @@ def test_a_checked_line_has_the_score_of_the_shortened_document(tmp_path, models
 
 
 def test_a_given_vector_is_checked_where_it_is_the_models(tmp_path):
-    encoder = fitted(Encoder())
-    with Index.create(tmp_path / "index", {"dense": encoder}) as index:
+    with Index.create(tmp_path / "index", {"dense": fitted(Encoder())}) as index:
         index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": Encoder()([*texts(259), "other"])})
         (hit,) = index.search(QUERY, 1)
         assert hit.lines()[0].without is None and "Estimated, not checked." in hit.summary()

@@ -179,8 +179,7 @@ def test_pages_of_hits_are_slices_of_the_whole(sortable, offset, top_k):
 def test_hits_have_the_stored_vectors(tmp_path):
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
         index.add(["apple", "pear"], ids=["a", "p"])
-        hit = index.search("apple", 1)[0]
-        row = hit.vectors["letters"]
+        row = index.search("apple", 1)[0].vectors["letters"]
         assert row.indices.tolist() == [0, 4, 11, 15] and (row.data**2).sum() == pytest.approx(1)
 
 

@@ -92,39 +92,37 @@ def test_columns_to_keep_or_to_leave_out(tmp_path, name):
     else:
         path.write_text("id,text,price,meta.lang,meta.size,day\n1,a,2,en,3,2024-01-02\n")
     every = {"price": 2, "meta.lang": "en", "meta.size": 3, "day": "2024-01-02"}
-    assert read(path)[0] == {"1": every}
-    assert read(path, columns=["price", "day"])[0] == {"1": {"price": 2, "day": "2024-01-02"}}
-    assert read(path, columns=["meta.lang"])[0] == {"1": {"meta.lang": "en"}}
-    assert read(path, leave_out=["price", "meta.size"])[0] == {"1": {"meta.lang": "en", "day": "2024-01-02"}}
-    if nested:
-        assert read(path, columns=["meta"])[0] == {"1": {"meta.lang": "en", "meta.size": 3}}
-        assert read(path, leave_out="meta")[0] == {"1": {"price": 2, "day": "2024-01-02"}}
+    for options, kept in (
+        ({}, every),
+        ({"columns": ["price", "day"]}, {"price": 2, "day": "2024-01-02"}),
+        ({"columns": ["meta.lang"]}, {"meta.lang": "en"}),
+        ({"leave_out": ["price", "meta.size"]}, {"meta.lang": "en", "day": "2024-01-02"}),
+        *(({"columns": ["meta"]}, {"meta.lang": "en", "meta.size": 3}),) * nested,
+        *(({"leave_out": "meta"}, {"price": 2, "day": "2024-01-02"}),) * nested,
+    ):
+        assert read(path, **options)[0] == {"1": kept}
     for options in ({"columns": ["prize"]}, {"leave_out": ["prize"]}, {"types": {"prize": "number"}}):
         with pytest.raises(CorpusError, match=r"x\..*'prize'"):
             read(path, **options)
 
 
-def test_a_text_that_is_none_is_named_by_what_it_is(tmp_path):
-    for value, kind in (
-        (42, "a number, 42"),
-        (["a"], r"a list, \['a'\]"),
-        ({"a": 1}, "an object"),
-        (True, "a boolean"),
-    ):
-        write(tmp_path / "x.jsonl", json.dumps({"id": 1, "text": value}) + "\n")
-        with pytest.raises(CorpusError, match=rf"x\.jsonl, line 1: 'text' holds {kind}.* and no text"):
-            list(read_documents(tmp_path / "x.jsonl"))
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(42, "a number, 42"), (["a"], r"a list, \['a'\]"), ({"a": 1}, "an object"), (True, "a boolean")],
+)
+def test_a_text_that_is_none_is_named_by_what_it_is(tmp_path, value, kind):
+    write(tmp_path / "x.jsonl", json.dumps({"id": 1, "text": value}) + "\n")
+    with pytest.raises(CorpusError, match=rf"x\.jsonl, line 1: 'text' holds {kind}.* and no text"):
+        list(read_documents(tmp_path / "x.jsonl"))
 
 
-def test_empty_files_are_errors(tmp_path):
-    for name in ("x.csv", "x.tsv", "x.txt", "x.jsonl", "x.json", "x.md"):
-        for content in ("", "\n\n"):
-            with pytest.raises(CorpusError, match=rf"{name} (is empty|holds no documents)"):
-                list(read_documents(write(tmp_path / name, content))) if name != "x.md" or not content else None
-                if name == "x.md":
-                    raise CorpusError("x.md is empty")
-    with pytest.raises(CorpusError, match="holds no documents"):
-        list(read_documents(write(tmp_path / "x.csv", "id,text\n")))
+@pytest.mark.parametrize("content", ["", "\n\n", "id,text\n"])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.txt", "x.jsonl", "x.json"])
+def test_empty_files_are_errors(tmp_path, name, content):
+    if content.strip() and not name.endswith("csv"):
+        return  # only there a line of names is no document
+    with pytest.raises(CorpusError, match=rf"{name} (is empty|holds no documents)"):
+        list(read_documents(write(tmp_path / name, content)))
 
 
 @pytest.mark.parametrize("gap", [1, 3000])
@@ -159,14 +157,17 @@ def test_files_are_added_once(tmp_path, fruit):
 def test_a_folder_of_notes(tmp_path):
     notes = tmp_path / "notes"
     (notes / ".git").mkdir(parents=True)
-    write(notes / ".git/c.txt", "hidden")
-    write(notes / ".hidden.md", "hidden")
-    write(notes / "a.md", '---\ntitle: "My note"\ntags: [x]\n---\n# Heading\n\nBody')
-    write(notes / "b.md", "---\ntags: [x]\n---\n# Heading\n\nBody --- not the end\n---\n")
-    write(notes / "c.md", "---\nA rule, and no front matter.\n")
+    for name, content in {
+        ".git/c.txt": "hidden",
+        ".hidden.md": "hidden",
+        "a.md": '---\ntitle: "My note"\ntags: [x]\n---\n# Heading\n\nBody',
+        "b.md": "---\ntags: [x]\n---\n# Heading\n\nBody --- not the end\n---\n",
+        "c.md": "---\nA rule, and no front matter.\n",
+        "e.txt": " \n",
+        "f.csv": "text\na\n",
+    }.items():
+        write(notes / name, content)
     (notes / "d.txt").write_bytes("Café".encode("cp1252"))
-    write(notes / "e.txt", " \n")
-    write(notes / "f.csv", "text\na\n")
     said = []
     with pytest.warns(UserWarning, match=r"left out: .*d\.txt, line 1 is not UTF-8.*--encoding cp1252"):
         records = list(read_documents(notes, note=said.append))
@@ -218,8 +219,7 @@ def test_columns_of_parquet_of_every_type(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_of_a_table_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "p.tsv")
-    content = 'id\ttext\tn\n1\t"a\t5\n2\tb"\t6\n'
-    writer = threading.Thread(target=(tmp_path / "p.tsv").write_text, args=(content,))
+    writer = threading.Thread(target=(tmp_path / "p.tsv").write_text, args=('id\ttext\tn\n1\t"a\t5\n2\tb"\t6\n',))
     writer.start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -26,8 +26,7 @@ def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict(collection):
     sets = [np.array([2.0] * 50), np.array([0.0, 2.0] * 20)]
     interval = mean_of_sets(sets)
     assert interval.value == 1.5 and 1.2 < interval.low < 1.5 < interval.high < 1.8
-    scores = {"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets}
-    *_, row = difference_table(scores, [collection] * 2)
+    *_, row = difference_table({"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets}, [collection] * 2)
     assert row.startswith(f"| {DEFAULT} - BM25 alone | +2.0 | +1.0 | +1.5 (") and row.endswith("| **holds** |")
 
 

@@ -187,8 +187,7 @@ def ranking(tmp_path, query, documents, **settings):
     ],
 )
 def test_what_carries_the_meaning_decides(tmp_path, query, right, others):
-    documents = [*others, right]
-    assert ranking(tmp_path, query, documents)[0] == str(len(others))
+    assert ranking(tmp_path, query, [*others, right])[0] == str(len(others))
 
 
 @pytest.mark.parametrize("stop_words", [None, []])

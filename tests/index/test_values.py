@@ -124,8 +124,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
 @example({"0": b"\t"})
 def test_any_metadata_becomes_plain(metadata):
-    left_out = {}
-    plain = plain_metadata(metadata, "a document", left_out)
+    plain = plain_metadata(metadata, "a document", {})
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain_metadata(plain, "a document") == plain
     for value in plain.values():
@@ -210,7 +209,6 @@ def test_dates_compare_as_moments(tmp_path_factory, where, found):
 def test_a_moment_is_the_same_in_any_zone(moment, minutes):
     from pellucid.index.metadata import timestamp
 
-    zone = dt.timezone(dt.timedelta(minutes=minutes))
-    there = moment.replace(tzinfo=dt.timezone.utc).astimezone(zone)
+    there = moment.replace(tzinfo=dt.timezone.utc).astimezone(dt.timezone(dt.timedelta(minutes=minutes)))
     assert timestamp(there.isoformat()) == pytest.approx(timestamp(moment.isoformat()), abs=1e-6)
     assert timestamp(there.isoformat(" ")) == timestamp(there.isoformat())

@@ -98,8 +98,7 @@ def test_langchains_store_finds_what_the_model_finds(fruit):
         scores = [score for _, score in store.similarity_search_with_score(query, k=5)]
         assert np.isfinite(scores).all() and max(scores) < 0.5
     sparse = langchain.PellucidEmbeddings(tiny_lexicon())
-    row = sparse.embed_documents(["apple"])[0]
-    assert len(row) == sparse.model.get_embedding_dimension()
+    assert len(sparse.embed_documents(["apple"])[0]) == sparse.model.get_embedding_dimension()
 
 
 @pytest.mark.full
@@ -220,8 +219,7 @@ def test_the_command_speaks_the_protocol_alone(saved, index):
     assert all(tool.annotations.read_only_hint and tool.output_schema for tool in listed.values())
     assert "apple" in about.structured_content["description"]
     assert f"The models are: {Path(saved).name}." in instructions and "3 documents" in instructions
-    silent = subprocess.run([sys.executable, *command], input="", capture_output=True, text=True, check=True)
-    assert silent.stdout == ""
+    assert subprocess.run([sys.executable, *command], input="", capture_output=True, text=True, check=True).stdout == ""
 
 
 # scikit-learn
@@ -245,15 +243,13 @@ def test_scikit_learns_pipeline_clones_searches_and_pickles(fruit, saved):
     assert clone(pipeline[0]).get_params() == {"model": saved}
     search = GridSearchCV(pipeline, {"pellucidvectorizer__model": [saved, fruit.keep([0])]}, cv=2).fit(texts, labels)
     assert search.best_score_ == 1.0
-    changed = pipeline[0].set_params(model=fruit.keep([1]))
-    assert changed.transform(TEXTS).shape == (5, 1)
+    assert pipeline[0].set_params(model=fruit.keep([1])).transform(TEXTS).shape == (5, 1)
 
 
 @pytest.mark.full
 def test_scikit_learns_columns_are_named(fruit):
     vectorizer = adapter("sklearn").PellucidVectorizer
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"text": TEXTS, "n": range(5)}, index=list("abcde"))
+    table = pytest.importorskip("pandas").DataFrame({"text": TEXTS, "n": range(5)}, index=list("abcde"))
     rows = vectorizer(fruit).set_output(transform="pandas").transform(table["text"])
     assert list(rows.columns) == fruit.dimensions.names and list(rows.index) == list("abcde")
     assert scipy.sparse.issparse(vectorizer(tiny_lexicon()).transform(TEXTS))

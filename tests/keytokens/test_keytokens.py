@@ -85,8 +85,7 @@ def test_prompt_eol_is_the_last_state_behind_the_template_whatever_the_padding_s
     model = embedder("opt", pooling="prompt_eol")
     model.backbone.tokenizer.padding_side = side
     texts = ["a man", "the doctor_gave the sick_boy medicine", *TEXTS]
-    found = KeyTokenEmbedder(model.backbone, model.settings).embed(texts)
-    for text, row in zip(texts, found):
+    for text, row in zip(texts, KeyTokenEmbedder(model.backbone, model.settings).embed(texts)):
         if text:
             hidden, _ = states_of(model, PROMPT_EOL.replace("{text}", text))
             assert row == pytest.approx(hidden[-1], abs=1e-5)
@@ -109,8 +108,10 @@ def test_decoding_is_the_heads_rows_times_the_embedding(llama):
     found = llama.decode(embeddings, 7)
     for row, ids, scores in zip(embeddings, found.ids, found.scores):
         logits = by_hand(llama, row)
-        assert ids.tolist() == np.argsort(-logits, kind="stable")[:7].tolist()
-        assert scores == pytest.approx(logits[ids], abs=1e-4)
+        assert (ids.tolist(), scores) == (
+            np.argsort(-logits, kind="stable")[:7].tolist(),
+            pytest.approx(logits[ids], abs=1e-4),
+        )
 
 
 def test_special_tokens_and_unused_rows_are_never_shown():
@@ -119,8 +120,7 @@ def test_special_tokens_and_unused_rows_are_never_shown():
     with torch.no_grad():
         model.lm_head.weight[:3] = 100.0
         model.lm_head.weight[len(tokenizer) :] = 100.0
-    built = prepare(model, tokenizer, attention="causal", device="cpu")
-    found = KeyTokenEmbedder(built, KeyTokenSettings(top_k=5))
+    found = KeyTokenEmbedder(prepare(model, tokenizer, attention="causal", device="cpu"), KeyTokenSettings(top_k=5))
     every = found.decode(found.embed(TEXTS[:2]), len(found.head.shown)).ids
     assert not set(every.ravel()) & {0, 1, 2, *range(len(tokenizer), len(tokenizer) + 11)}
     assert found.get_embedding_dimension() == len(tokenizer) + 11
@@ -135,8 +135,7 @@ def test_a_masked_language_models_whole_head_is_applied_to_the_pooled_embedding(
         logits = whole.cls(torch.from_numpy(model.embed(TEXTS[:2])))
     found = model.decode(model.embed(TEXTS[:2]), 9)
     assert found.scores == pytest.approx(np.take_along_axis(logits.numpy(), found.ids, 1), abs=1e-4)
-    shown = logits.numpy()[:, model.head.shown]
-    assert found.scores[:, 0] == pytest.approx(shown.max(axis=1), abs=1e-4)
+    assert found.scores[:, 0] == pytest.approx(logits.numpy()[:, model.head.shown].max(axis=1), abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "modernbert"])
@@ -170,15 +169,16 @@ def test_encode_keeps_the_largest_logits_above_zero(llama):
     assert rows.shape == (4, len(llama.head)) and rows.dtype == np.float32 and rows[2].nnz == 0
     logits = by_hand(llama, llama.embed(TEXTS[0]))
     best = [n for n in np.argsort(-logits, kind="stable")[:20] if logits[n] > 0]
-    assert rows[0].indices.tolist() == sorted(best)
-    assert rows[0].toarray()[0, best] == pytest.approx(logits[best], abs=1e-4)
+    assert (rows[0].indices.tolist(), rows[0].toarray()[0, best]) == (
+        sorted(best),
+        pytest.approx(logits[best], abs=1e-4),
+    )
     assert np.abs(llama.encode(TEXTS[0]) - rows[0]).max() < 1e-5
 
 
 def test_top_k_none_keeps_all_above_zero_and_signed_keeps_negative_ones(llama):
     logits = by_hand(llama, llama.embed(TEXTS[0]))
-    everything = llama.with_settings(replace(llama.settings, top_k=None))
-    assert everything.encode(TEXTS[0]).nnz == int((logits > 0).sum())
+    assert llama.with_settings(replace(llama.settings, top_k=None)).encode(TEXTS[0]).nnz == int((logits > 0).sum())
     signed = llama.with_settings(replace(llama.settings, top_k=None, signs="signed"))
     assert signed.encode(TEXTS[0]).toarray()[0, llama.head.shown] == pytest.approx(logits[llama.head.shown], abs=1e-4)
 
@@ -205,8 +205,7 @@ def test_texts_whose_logits_are_all_negative_are_told_of_and_an_adjustment_helps
     for kind in ("mean", "component"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            fitted = model.fitted(corpus * 3, kind)
-            assert all(np.diff(fitted.encode(TEXTS[:2]).indptr) > 0), kind
+            assert all(np.diff(model.fitted(corpus * 3, kind).encode(TEXTS[:2]).indptr) > 0), kind
 
 
 # Adjustments
@@ -225,8 +224,7 @@ def test_the_component_is_the_first_singular_vector_and_lambda_given_or_fitted(l
     rows = llama.embed([text for text in TEXTS if text])
     first = np.linalg.svd(rows.astype(np.float64))[2][0]
     first *= np.sign(first @ rows.mean(axis=0))
-    given = component_adjustment(rows, -2.5)
-    assert given.offset == pytest.approx(-2.5 * first, abs=1e-4)
+    assert component_adjustment(rows, -2.5).offset == pytest.approx(-2.5 * first, abs=1e-4)
     fitted = component_adjustment(rows)
     assert fitted.strength == pytest.approx(-float(rows.mean(axis=0) @ first), abs=1e-4)
     assert float(fitted.apply(rows).mean(axis=0) @ first) == pytest.approx(0, abs=1e-4)
@@ -236,8 +234,7 @@ def test_the_component_is_the_first_singular_vector_and_lambda_given_or_fitted(l
 
 
 def test_a_token_stands_where_the_text_has_its_word(mini):
-    model = mini.with_settings(replace(mini.settings, top_k=None))
-    explanation = model.explain("The Horse is on the beach", "a horse")
+    explanation = mini.with_settings(replace(mini.settings, top_k=None)).explain("The Horse is on the beach", "a horse")
     spans = {row.name: (row.spans1, row.spans2) for row in explanation.rows}
     for name, expected in {"horse": (((4, 9),), ((2, 7),)), "the": (((0, 3), (16, 19)), ())}.items():
         if name in spans:
@@ -254,8 +251,7 @@ def test_shards_are_shown_as_the_word_of_the_text_or_not_at_all(mini):
     own = set(model.encodings(["a quickling man"])[0].ids)
     unseen = float(part[[n in shards - own for n in row.indices]].sum())
     seen = [row for row in explanation.rows if row.name == "quickling"]
-    assert len(seen) == 1 and seen[0].spans1 == ((2, 11),)
-    assert {"…l", "…i", "…n", "…g"} & set(seen[0].parts)
+    assert len(seen) == 1 and seen[0].spans1 == ((2, 11),) and {"…l", "…i", "…n", "…g"} & set(seen[0].parts)
     assert explanation.remainder > 0.05 and explanation.remainder <= unseen + 1e-6
 
 
@@ -269,8 +265,7 @@ def test_edits_are_what_the_mixing_does_to_the_rows(llama):
     first, second = (llama.dimensions.number(n) for n in (name, other))
     without = llama.without(name)
     assert without.encode(TEXTS).toarray() == pytest.approx(np.delete(rows, first, axis=1), abs=1e-5)
-    scaled = llama.scale({name: 0.5}).encode(TEXTS).toarray()
-    assert scaled[:, first] == pytest.approx(rows[:, first] / 2, abs=1e-5)
+    assert llama.scale({name: 0.5}).encode(TEXTS).toarray()[:, first] == pytest.approx(rows[:, first] / 2, abs=1e-5)
     merged = llama.merge(name, other, name="both").encode(TEXTS).toarray()
     assert merged[:, min(first, second)] == pytest.approx((rows[:, first] + rows[:, second]) / 2**0.5, abs=1e-5)
     assert name not in {row.name for row in without.explain(TEXTS[0]).rows}
@@ -344,8 +339,7 @@ def test_tokens_added_to_an_embedders_tokenizer_need_no_row():
     tokenizer = byte_level()
     before = len(tokenizer)
     tokenizer.add_tokens(["[SOS]", "{SOS}"])
-    head = TokenHead(np.ones((before, 8), np.float32), tokenizer)
-    assert len(head.spelled) == before
+    assert len(TokenHead(np.ones((before, 8), np.float32), tokenizer).spelled) == before
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,7 @@ def test_no_clustering():
 
 
 def test_names_differ_and_the_best_formed_keeps_the_plain_one():
-    tokens = ["dog", "Ġdog", "Ġcat", "Ġdog"]  # the first stands inside words
-    clusters = cluster_vocabulary(np.eye(4, dtype=np.float32), tokens, None)
+    clusters = cluster_vocabulary(np.eye(4, dtype=np.float32), ["dog", "Ġdog", "Ġcat", "Ġdog"], None)
     assert clusters.names == ["dog (3)", "dog", "cat", "dog (2)"]
 
 

@@ -177,8 +177,7 @@ def test_layers_that_no_state_comes_from_get_no_adapter():
     whole = tiny_model("bert", len(tokenizer), headless=True)
     backbone = prepare(whole, tokenizer, attention="bidirectional", head_kind="input", device="cpu")
     assert any("pooler" in name for name, _ in whole.named_modules())
-    model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20))
-    _, adapted = adapted_model(model, QUICK)
+    _, adapted = adapted_model(LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20)), QUICK)
     names = [name for name, weight in adapted.named_parameters() if weight.requires_grad]
     assert len(names) == 24 and not any("pooler" in name for name in names)
     assert not any("lora" in name for name, _ in whole.named_modules())
@@ -218,11 +217,9 @@ def test_a_rows_prompt_is_told_and_not_pooled(kind, instructed):
     rows = [TrainingRow("boy", ("man",), ("horse",), prompt=prompt, type=kind) for prompt in ("a beach", "", "the car")]
     query, candidate = columns(batch_of(model, rows, group=2))
     tokens = [model.backbone.tokenizer.convert_ids_to_tokens(ids) for ids in query["input_ids"].tolist()]
-    assert ["beach" in row for row in tokens] == [True, False, False]
-    assert ["car" in row for row in tokens] == [False, False, True]
+    assert [[word for word in ("beach", "car") if word in row] for row in tokens] == [["beach"], [], ["car"]]
     assert query["own"].sum(dim=1).tolist() == [1, 1, 1]
-    pooled_ids = query["input_ids"][query["own"]].tolist()
-    assert model.backbone.tokenizer.convert_ids_to_tokens(pooled_ids) == ["boy"] * 3
+    assert model.backbone.tokenizer.convert_ids_to_tokens(query["input_ids"][query["own"]].tolist()) == ["boy"] * 3
     tokens = [model.backbone.tokenizer.convert_ids_to_tokens(ids) for ids in candidate["input_ids"].tolist()]
     assert ["beach" in row for row in tokens] == [instructed] * 2 + [False] * 4
 
@@ -266,8 +263,7 @@ def test_what_is_trained_is_saved_as_an_adapter(tmp_path):
     model = lexicon("llama")
     model.backbone.model.save_pretrained(tmp_path / "base")
     model.backbone.tokenizer.save_pretrained(tmp_path / "base")
-    backbone = open_backbone(tmp_path / "base", device="cpu")
-    trained = train(LexiconEmbedder(backbone, model.clusters), tmp_path / "run")
+    trained = train(LexiconEmbedder(open_backbone(tmp_path / "base", device="cpu"), model.clusters), tmp_path / "run")
     trained.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
     assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
     with allow_external(True):

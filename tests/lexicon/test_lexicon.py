@@ -110,8 +110,7 @@ def test_a_special_tokens_string_in_a_text_is_text():
     )
     text = "the <query> car <|endoftext|>"
     (reading,) = reader.read([text], instructed=True)
-    own = own_ids(reading, True)
-    assert not set(own) & set(special) and reading.ids.count(special[0]) == 1
+    assert not set(own_ids(reading, True)) & set(special) and reading.ids.count(special[0]) == 1
     assert reading.ids[reading.first] == special[0]  # the state at the marker stands for the first token
     assert "".join(text[start:end] for start, end in reading.spans) == text
 
@@ -136,8 +135,7 @@ def test_a_long_text_loses_its_end_and_never_the_tokens_around_it():
     settings = LexiconSettings(
         instructed_template=INSTRUCTED, instruction="find", shift=True, end_token=True, max_length=20
     )
-    reader = Reader(tokenizer, settings)
-    short, long = reader.read(["the car", "the car " * 20], instructed=True)
+    short, long = Reader(tokenizer, settings).read(["the car", "the car " * 20], instructed=True)
     assert len(long.ids) == 20 and long.ids[-1] == tokenizer.eos_token_id and short.cut == 0
     assert long.cut == len(tokenizer("the car " * 20)["input_ids"]) - len(long.spans)
     assert long.ids[: long.first + 1] == short.ids[: short.first + 1]
@@ -192,9 +190,11 @@ def test_embeddings_are_the_formula(model, pooling):
     assert found.format == "csr" and found.dtype == np.float32 and found.shape == (4, len(model.dimensions))
     expected = np.array([by_the_formula(model, text, pooling)[0] for text in TEXTS])
     np.testing.assert_allclose(dense(found), expected, atol=1e-5)
-    assert found[2].nnz == 0
-    assert model.encode(TEXTS[0]).shape == (1, len(model.dimensions))
-    assert model.encode([]).shape == (0, len(model.dimensions))
+    assert (found[2].nnz, model.encode(TEXTS[0]).shape, model.encode([]).shape) == (
+        0,
+        (1, len(model.dimensions)),
+        (0, len(model.dimensions)),
+    )
 
 
 def test_a_clusters_bias_is_the_mean_of_its_tokens(bert):
@@ -231,8 +231,7 @@ def test_the_tokenizers_padding_and_truncation_do_not_matter(mistral):
 
 def test_pruning_keeps_the_largest_and_the_length(model):
     whole = dense(model.encode(TEXTS))
-    pruned = dense(changed(model, max_active_dims=3).encode(TEXTS))
-    for row, short in zip(whole, pruned):
+    for row, short in zip(whole, dense(changed(model, max_active_dims=3).encode(TEXTS))):
         kept = np.flatnonzero(short)
         assert len(kept) == min(3, np.count_nonzero(row))
         if len(kept):

@@ -133,8 +133,7 @@ def test_compressed_lines_and_parquet_give_the_same_rows(tmp_path):
 def test_a_set_is_of_one_type(tmp_path):
     (tmp_path / "other").mkdir()
     first = written(tmp_path / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"}, GOOD)
-    second = written(tmp_path / "other" / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"})
-    sets = read_training_sets([first, second])
+    sets = read_training_sets([first, written(tmp_path / "other" / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"})])
     assert [(s.name, len(s)) for s in sets] == [
         ("a-normal", 2),
         ("a-symmetric_sts", 1),
@@ -161,5 +160,4 @@ def test_the_type_decides_how_a_query_is_compared(kind, in_batch, instructed, si
         "s", [TrainingRow("q", ("p",), ("a", "b", "c"), type=kind), TrainingRow("q", ("p",), ("a",), type=kind)]
     )
     assert (training_set.in_batch, training_set.candidates_instructed) == (in_batch, instructed)
-    assert training_set.group_size(8) == size
-    assert training_set.group_size(2) == 2
+    assert (training_set.group_size(8), training_set.group_size(2)) == (size, 2)

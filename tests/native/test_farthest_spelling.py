@@ -34,8 +34,7 @@ HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 100, "abcn" * 25, "ab\
 
 def rows_of(count: int, dimension: int, kind: str, seed: int = 0) -> np.ndarray:
     """Rows with ties, zeros, very small numbers and very different lengths."""
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(count, dimension)).astype(np.float32)
+    rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     rows[::5] = rows[0]
     rows[1::7] *= 3e-7  # subnormal in float16
     rows[2::9] = 0
@@ -57,8 +56,7 @@ def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> Sp
         stored: Any = numbers if kind == "int8" else PackedRows(pack(numbers), dimension)
     else:
         stored = table.astype(kind)
-    weights = rng.integers(0, 256, BUCKETS).astype(np.uint8)
-    return Speller(Vocabulary(known), stored, scales, weights)
+    return Speller(Vocabulary(known), stored, scales, rng.integers(0, 256, BUCKETS).astype(np.uint8))
 
 
 def unknown_words(count: int, seed: int = 1) -> list[str]:
@@ -74,15 +72,13 @@ def digests() -> Iterator[tuple[str, str]]:
             rows = rows_of(count, dimension, kind, count)
             with FarthestPoints(rows.view(np.uint16) if kind == "float16" else rows, 1) as search:
                 search.measure()
-            n = min(int((search.inverse > 0).sum()), 60)
-            found = search.inverse.tobytes() + farthest_points(rows, n).tobytes()
+            found = search.inverse.tobytes() + farthest_points(rows, min(int((search.inverse > 0).sum()), 60)).tobytes()
             yield f"picks {kind} {count} x {dimension}", hashlib.sha256(found).hexdigest()
     for kind in ("float32", "float16", "int8", "int4"):
         for dimension in (1, 7, 8, 70, 256):
             found = speller_of(dimension, kind).predict([*unknown_words(60), *HOSTILE])
             yield f"near {kind} {dimension}", hashlib.sha256(found.neighbours.tobytes()).hexdigest()
-            exact = found.shares.tobytes() + found.sums.tobytes()
-            yield f"sums {kind} {dimension}", hashlib.sha256(exact).hexdigest()
+            yield f"sums {kind} {dimension}", hashlib.sha256(found.shares.tobytes() + found.sums.tobytes()).hexdigest()
 
 
 def run_at(level: str) -> dict[str, str]:
@@ -107,11 +103,10 @@ def test_every_level_gives_the_same_bits() -> None:
 # --- Farthest points --------------------------------------------------------------------------------------------------
 
 
-def test_no_rows_and_no_numbers_are_no_trouble() -> None:
-    for shape in ((0, 5), (0, 0), (3, 0)):
-        with FarthestPoints(np.zeros(shape, np.float32), 0) as search:
-            assert search.measure() is None
-            assert search.farthest() == -1
+@pytest.mark.parametrize("shape", [(0, 5), (0, 0), (3, 0)])
+def test_no_rows_and_no_numbers_are_no_trouble(shape: tuple[int, int]) -> None:
+    with FarthestPoints(np.zeros(shape, np.float32), 0) as search:
+        assert search.measure() is None and search.farthest() == -1
 
 
 def test_no_more_points_are_picked_than_there_is_room_for() -> None:
@@ -133,8 +128,7 @@ def test_no_more_points_are_picked_than_there_is_room_for() -> None:
 
 def assert_agree(one: Predicted, other: Predicted) -> None:
     """Check that two predictions are of the same words, and the same but for the last digits."""
-    assert np.array_equal(one.neighbours, other.neighbours)
-    assert np.abs(one.shares - other.shares).max(initial=0) < 1e-9
+    assert np.array_equal(one.neighbours, other.neighbours) and np.abs(one.shares - other.shares).max(initial=0) < 1e-9
     assert np.abs(one.sums - other.sums).max(initial=0) < 1e-6
 
 

@@ -46,8 +46,7 @@ for dimension in (1, 17, 64, 100, 256, 300):
 
 def _encoded_at(level: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PELLUCID_NATIVE": level}
-    command = [sys.executable, "-c", _ENCODE]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", _ENCODE], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.full

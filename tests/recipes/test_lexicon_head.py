@@ -96,8 +96,7 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
     plain = np.mean((states @ clusters.centroids.T).argmax(axis=1) == clusters.assignment[tokens])
     assert fitted.own_share > plain
     assert fitted.clusters.names == clusters.names
-    model = LexiconEmbedder(backbone, fitted.clusters, bias=fitted.bias)
-    assert model.encode(["the sick boy"]).nnz > 0
+    assert LexiconEmbedder(backbone, fitted.clusters, bias=fitted.bias).encode(["the sick boy"]).nnz > 0
 
 
 def test_what_cannot_be_fitted_is_refused(backbone, clusters):

@@ -79,8 +79,7 @@ def test_a_model_of_two_teachers_follows_them_together(
     ours = model.encode(fresh)
     theirs = [centred(t.encode(fresh, normalize_embeddings=True)) for t in teachers]
     upper = np.triu_indices(len(fresh), 1)
-    together = sum(rows @ rows.T for rows in theirs)[upper]
-    assert np.corrcoef((ours @ ours.T)[upper], together)[0, 1] > 0.6
+    assert np.corrcoef((ours @ ours.T)[upper], sum(rows @ rows.T for rows in theirs)[upper])[0, 1] > 0.6
     monkeypatch.setattr(extraction_module, "forward", None)  # other weights: no sentence is read again
     leaning = made(teachers, tmp_path, [20, 1]).encode(fresh)
 

@@ -59,9 +59,7 @@ def found(model, seed=9):
 def test_translations_find_each_other_and_more_so_after_tuning(english, pairs_file):
     anchored = add_languages(english, {("en", "de"): pairs_file}, tuning=UNTUNED)
     tuned = add_languages(english, {("en", "de"): pairs_file}, tuning=TUNING)
-    assert found(english) < 0.1
-    assert 0.8 < found(anchored) <= found(tuned)
-    assert found(tuned) > 0.97
+    assert found(english) < 0.1 and 0.8 < found(anchored) <= found(tuned) and found(tuned) > 0.97
 
 
 def test_a_new_word_is_the_shrunk_mean_of_the_translations_it_occurs_in(english, tmp_path):
@@ -92,16 +90,13 @@ def test_a_word_of_both_languages_is_their_average_by_frequency(english, tmp_pat
 
 
 def test_words_are_counted_and_limited(english, tmp_path):
-    pairs = [("en1", "eins Eins"), ("en2", "eins zwei zwei"), ("en3", "drei")]
-    path = write(tmp_path / "p.tsv", pairs)
+    path = write(tmp_path / "p.tsv", [("en1", "eins Eins"), ("en2", "eins zwei zwei"), ("en3", "drei")])
 
     def new_words(**settings):
-        model = add_languages(english, {("en", "de"): path}, tuning=UNTUNED, **settings)
-        return model.vocabulary.words[len(ENGLISH) :]
+        return add_languages(english, {("en", "de"): path}, tuning=UNTUNED, **settings).vocabulary.words[len(ENGLISH) :]
 
-    assert new_words() == ["eins", "zwei"]
-    assert new_words(min_count=1) == ["eins", "zwei", "drei"]
-    assert new_words(vocabulary=1) == ["eins"]
+    for settings, words in (({}, "eins zwei"), ({"min_count": 1}, "eins zwei drei"), ({"vocabulary": 1}, "eins")):
+        assert new_words(**settings) == words.split(), settings
 
 
 def test_a_teacher_of_one_language_anchors_both_and_components_are_its_own(english, pairs_file):

@@ -42,8 +42,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("explorer") / "index"
     with pellucid.Index.create(folder) as index:
         index.add(DOCUMENTS.values(), ids=DOCUMENTS, metadata=[{"kind": EVIL}] * len(DOCUMENTS))
-    models = {"static-en": static, EVIL: pellucid.load("anchors-en-200")}
-    with running(models, index=str(folder)) as address:
+    with running({"static-en": static, EVIL: pellucid.load("anchors-en-200")}, index=str(folder)) as address:
         yield address
 
 
@@ -152,11 +151,9 @@ def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
     assert "banks" in titles[0]
     assert page.get_by_role("slider").count() == 0  # they are folded
     unfold(page)
-    slider = page.get_by_role("slider", name="river", exact=True)
-    slider.fill("0")
+    page.get_by_role("slider", name="river", exact=True).fill("0")
     page.locator(".moved", has_text="down").first.wait_for()
-    first = page.locator(".hit h3").first.inner_text()
-    assert first != titles[0] and "f=" in page.url
+    assert page.locator(".hit h3").first.inner_text() != titles[0] and "f=" in page.url
     page.get_by_role("slider", name="bm25", exact=True).fill("0")
     page.locator(".score-of-hit[title*='bm25 +0.']").first.wait_for(state="detached")
     page.reload()
@@ -191,8 +188,7 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     first.wait_for()
     assert "Reports on" in first.locator("h3").inner_text()
     assert "Reports on" not in first.locator(":scope > .marked").inner_text()
-    marked = first.locator("h3 .word").all_inner_texts()
-    assert any("tea" in phrase or "rain" in phrase for phrase in marked)
+    assert any("tea" in phrase or "rain" in phrase for phrase in first.locator("h3 .word").all_inner_texts())
     assert page.evaluate("document.activeElement.type") == "search"
     assert first.locator(".score-of-hit").inner_text() == f"{scores(page)[0]:.2f}"
     first.get_by_role("button", name="check").click()
@@ -317,8 +313,7 @@ def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp
         page.locator(".hit").first.wait_for()
         assert min(scores(page)) > 0.1
         for name in names:
-            box = page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first
-            box.check()
+            page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first.check()
             page.get_by_role("heading", name="Best 10 that meet the filters").wait_for()
             assert f"{name}: yes" in page.locator(".hit").first.inner_text()
             page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first.uncheck()

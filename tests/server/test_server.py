@@ -152,8 +152,10 @@ def test_documents_are_listed_counted_and_paged(static: StaticEmbedder, tmp_path
         body = {"where": {"lang": "en"}, "limit": 4, "count_by": ["lang"]}
         status, page = ask(url, "/documents", body)
         assert status == 200 and page["total"] == 6 and [d["id"] for d in page["documents"]] == ["1", "2", "4", "5"]
-        assert page["counts"] == {"lang": [{"value": "en", "documents": 6}]}
-        assert page["documents"][0] == {"id": "1", "title": "", "text": "a dog 1", "metadata": {"lang": "en", "n": 1}}
+        assert (page["counts"], page["documents"][0]) == (
+            {"lang": [{"value": "en", "documents": 6}]},
+            {"id": "1", "title": "", "text": "a dog 1", "metadata": {"lang": "en", "n": 1}},
+        )
         last = ask(url, "/documents", {**body, "after": page["next"]})[1]
         assert [d["id"] for d in last["documents"]] == ["7", "8"] and last["next"] is None
         sorted_page = ask(url, "/documents", {"sort": "n", "descending": True, "offset": 1, "limit": 2})[1]
@@ -218,15 +220,13 @@ async def _concurrent(model: Slow, requests: list[list[str]]) -> list[Any]:
 
 
 def test_no_request_fails_for_another_ones_text() -> None:
-    requests = [["a"], ["poison"], ["b", "c"]]
-    first, second, third = asyncio.run(_concurrent(Slow(), requests))
+    first, second, third = asyncio.run(_concurrent(Slow(), [["a"], ["poison"], ["b", "c"]]))
     assert len(first) == 1 and len(third) == 2
     assert isinstance(second, ApiError) and second.status == 424 and "RuntimeError" in str(second)
 
 
 def test_a_long_request_lets_others_pass() -> None:
-    model = Slow(0.01)
-    long, short = asyncio.run(_concurrent(model, [[f"{n}" for n in range(1000)], ["short"]]))
+    long, short = asyncio.run(_concurrent(Slow(0.01), [[f"{n}" for n in range(1000)], ["short"]]))
     assert len(long) == 1000 and len(short) == 1
 
 
@@ -239,23 +239,23 @@ def test_settings_and_addresses_are_checked() -> None:
     for wrong, message in (({"max_waiting": 1.5}, "max_waiting is 1.5"), ({"token": " "}, "the token is empty")):
         with pytest.raises(InputError, match=message):
             ServerSettings(**wrong)
-    with pytest.raises(InputError, match="PELLUCID_TOKEN"):
-        serve(ServerSettings(), host="0.0.0.0")
-    with pytest.raises(ModelFolderError, match="no-such-model"):
-        serve(ServerSettings(models=("no-such-model",)), workers=2, port=0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"127.0.0.1 at port {port}: .*another --port"):
-            serve(ServerSettings(models=("no-such-model",)), port=port)
-    with pytest.raises(InputError, match="cannot listen on no-such-host"):
-        serve(ServerSettings(token="t"), host="no-such-host.invalid")
+        port, absent = taken.getsockname()[1], ServerSettings(models=("no-such-model",))
+        for settings, options, message in (
+            (ServerSettings(), {"host": "0.0.0.0"}, "PELLUCID_TOKEN"),
+            (absent, {"workers": 2, "port": 0}, "no-such-model"),
+            (absent, {"port": port}, f"127.0.0.1 at port {port}: .*another --port"),
+            (ServerSettings(token="t"), {"host": "no-such-host.invalid"}, "cannot listen on no-such-host"),
+        ):
+            with pytest.raises((InputError, ModelFolderError), match=message):
+                serve(settings, **options)
 
 
 def test_the_schema_says_what_is_checked(fruit: StaticEmbedder) -> None:
     schema = create_app(ServerSettings(token="t"), {"fruit": fruit}).openapi()
     assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
-    assert schema["paths"]["/embed"]["post"]["security"] == [{"token": []}]
-    assert schema["paths"]["/health"]["get"]["security"] == []
+    asked = schema["paths"]["/embed"]["post"]["security"], schema["paths"]["/health"]["get"]["security"]
+    assert asked == ([{"token": []}], [])
     assert create_app(models={"fruit": fruit}).openapi()["paths"]["/embed"]["post"]["security"] == []
     for path, item in schema["paths"].items():
         for method, operation in item.items():
@@ -330,6 +330,5 @@ def test_documented_requests_filter_and_page(tmp_path: Path) -> None:
 
 def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     page = (ROOT / "docs/server.md").read_text(encoding="utf-8")
-    settings = ServerSettings()
-    for limit in (MAX_TESTS, MAX_WHERE_VALUES, MAX_TEXTS, MAX_TEXT_CHARS, settings.max_waiting):
+    for limit in (MAX_TESTS, MAX_WHERE_VALUES, MAX_TEXTS, MAX_TEXT_CHARS, ServerSettings().max_waiting):
         assert f"{limit:,}" in page

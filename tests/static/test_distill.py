@@ -87,8 +87,7 @@ def plain_vectors(teacher: object, corpus: list[str], limit: int, prompt: str = 
 @pytest.mark.parametrize(("prompt", "limit"), [("", 1000), ("query: ", 1000)])
 def test_one_pass_equals_one_encode_per_word(teacher: object, tmp_path: Path, prompt: str, limit: int) -> None:
     corpus = [*sentences(40), "The tokenised token crosses a stone road road road road road road road road"]
-    settings = ExtractionSettings(occurrences=limit, prompt=prompt, batch_size=7)
-    got = extract(teacher, corpus, tmp_path, settings)
+    got = extract(teacher, corpus, tmp_path, ExtractionSettings(occurrences=limit, prompt=prompt, batch_size=7))
     wanted = plain_vectors(teacher, corpus, limit, prompt)
     assert "tokenised" in wanted
     for word, vector in zip(got.words, got.vectors):
@@ -126,16 +125,12 @@ def test_a_work_dir_of_another_run_is_refused(teacher: object, tmp_path: Path) -
 def test_weights_that_are_random_at_every_opening_tell_no_teachers_apart(teacher: object) -> None:
     """A checkpoint without a pooler gets another one each time it is opened; a mean of states needs none."""
     known = fingerprint(EncoderEmbedder(teacher))["stored"]
-    weights = dict(teacher.named_parameters())
-    name = next(name for name in weights if "pooler" in name)
-    before = weights[name].data.clone()
-    weights[name].data.add_(1.0)
-    assert fingerprint(EncoderEmbedder(teacher))["stored"] == known
-    weights[name].data.copy_(before)
-    other = next(name for name in weights if "pooler" not in name)
-    weights[other].data.add_(1.0)
-    assert fingerprint(EncoderEmbedder(teacher))["stored"] != known
-    weights[other].data.sub_(1.0)
+    for is_of_pooler in (True, False):
+        weight = next(weight for name, weight in teacher.named_parameters() if ("pooler" in name) == is_of_pooler)
+        before = weight.data.clone()
+        weight.data.add_(1.0)
+        assert (fingerprint(EncoderEmbedder(teacher))["stored"] == known) == is_of_pooler
+        weight.data.copy_(before)
 
 
 def small_distill(teacher: object, corpus: Path, work_dir: Path) -> StaticEmbedder:
@@ -248,8 +243,7 @@ def made_up_extraction(seed: int = 0) -> Extraction:
     given = true.copy()
     true[::3] *= 0.05
     texts = [" ".join(f"w{i}" for i in generator.integers(0, 60, 6)) for _ in range(1500)]
-    bags = Bags.from_sentences(texts, Vocabulary(words))
-    teacher = bags.means(true)
+    teacher = Bags.from_sentences(texts, Vocabulary(words)).means(true)
     teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
     return Extraction(words, np.ones(60, np.int64), given, texts, teacher.astype(np.float16))
 
@@ -268,8 +262,7 @@ def test_refinement_recovers_what_the_teacher_weighs(neighbours: int) -> None:
         lengths = np.linalg.norm(model.vectors, axis=1)
         return float(lengths[::3].mean() / np.delete(lengths, np.s_[::3]).mean())
 
-    assert noise_length(plain) > 0.9
-    assert noise_length(refined) < 0.5
+    assert noise_length(plain) > 0.9 and noise_length(refined) < 0.5
 
 
 @pytest.mark.full
@@ -316,8 +309,7 @@ def test_neighbourhoods_hold_every_sentence_once() -> None:
     groups = _neighbourhoods(extraction.teacher_vectors, train, RefinementSettings(neighbours=2))
     together = np.sort(np.concatenate(groups))
     assert len(groups) > 1
-    assert len(np.unique(together)) == len(together)
-    assert np.isin(together, train).all()
+    assert len(np.unique(together)) == len(together) and np.isin(together, train).all()
 
 
 def test_too_little_text_to_refine() -> None:
@@ -341,8 +333,7 @@ def test_distill_end_to_end_follows_the_teacher(teacher: object, tmp_path: Path)
     fresh = sentences(60, seed=9)
     ours, theirs = model.encode(fresh), teacher.encode(fresh, normalize_embeddings=True)
     upper = np.triu_indices(len(fresh), 1)
-    agreement = np.corrcoef((ours @ ours.T)[upper], (theirs @ theirs.T)[upper])[0, 1]
-    assert agreement > 0.6
+    assert np.corrcoef((ours @ ours.T)[upper], (theirs @ theirs.T)[upper])[0, 1] > 0.6
     assert model.get_embedding_dimension() == 8
     assert model.vocabulary.row("sellss") == model.vocabulary.row("sells")  # the teacher's pieces came along
 

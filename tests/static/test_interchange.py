@@ -134,8 +134,7 @@ def test_equivalent_texts_are_one_to_other_libraries(tmp_path, encoded_by_others
     words = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce"]
     for number, vocabulary in enumerate([words, [*words, "The"]]):
         folder = tmp_path / str(number)
-        made = StaticEmbedder(Vocabulary(vocabulary), np.eye(len(vocabulary), dtype=np.float32))
-        made.save_pretrained(folder)
+        StaticEmbedder(Vocabulary(vocabulary), np.eye(len(vocabulary), dtype=np.float32)).save_pretrained(folder)
         texts = ["café", "cafe\u0301", "office"]
         ours = pellucid.load(folder).encode(texts)
         assert ours.argmax(axis=1).tolist() == [0, 0, 2] and ours.any(axis=1).all()
@@ -166,18 +165,17 @@ def test_int8_is_within_half_a_step_and_zero_rows_stay_zero(rows):
     assert not integers[-1].any() and scales[-1] == 0
 
 
-def test_values_a_dtype_cannot_hold_are_refused_and_nothing_is_saved(tmp_path):
-    large = StaticEmbedder(Vocabulary(["a"]), np.array([[70_000.0]], np.float32))
-    with pytest.raises(InputError, match="float16"):
-        large.save_pretrained(tmp_path / "m", dtype="float16")
-    for bad in (np.nan, np.inf):
-        for dtype in ("float32", "int8"):
-            with pytest.raises(InputError, match="not finite"):
-                StaticEmbedder(Vocabulary(["a"]), np.array([[bad]], np.float32)).save_pretrained(
-                    tmp_path / "m", dtype=dtype
-                )
-    with pytest.raises(InputError, match=r"'float8'.*float32, float16, int8, int4"):
-        large.save_pretrained(tmp_path / "m", dtype="float8")
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (70_000.0, "float16", "float16"),
+        (70_000.0, "float8", r"'float8'.*float32, float16, int8, int4"),
+        *((bad, dtype, "not finite") for bad in (np.nan, np.inf) for dtype in ("float32", "int8")),
+    ],
+)
+def test_values_a_dtype_cannot_hold_are_refused_and_nothing_is_saved(tmp_path, value, dtype, message):
+    with pytest.raises(InputError, match=message):
+        StaticEmbedder(Vocabulary(["a"]), np.array([[value]], np.float32)).save_pretrained(tmp_path / "m", dtype=dtype)
     assert list(tmp_path.iterdir()) == []
 
 

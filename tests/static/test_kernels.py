@@ -228,8 +228,7 @@ def test_arrays_of_arrow_that_hold_no_texts_are_refused() -> None:
 def test_blocks_and_threads_change_nothing(
     key: tuple[bool, bool, str], texts: list[str], repeats: int, threads: int
 ) -> None:
-    encoder = _bulk(_MODELS[key], threads)
-    many = encoder.encode(texts * repeats)
+    many = _bulk(_MODELS[key], threads).encode(texts * repeats)
     np.testing.assert_array_equal(many, np.tile(_kept_bulk(key).encode(texts), (repeats, 1)))
 
 

@@ -87,5 +87,4 @@ def test_what_cannot_be_read(tmp_path):
 
 def test_real_pairs(shared):
     pairs = read(shared / "data/parallel/tatoeba/en-ja.tsv.xz", ("ja", "en"))
-    assert len(pairs) == 43_128
-    assert pairs[0] == ("行け。", "Go.")
+    assert len(pairs) == 43_128 and pairs[0] == ("行け。", "Go.")

@@ -37,10 +37,8 @@ def saved(request, tmp_path):
 
 def plainly_unpacked(packed, dimension):
     """Bytes to numbers as the format is defined, one by one."""
-    rows = []
-    for row in packed.tolist():
-        numbers = [half - 8 for byte in row for half in (byte % 16, byte // 16)]
-        rows.append(numbers[:dimension])
+    halves = [[half for byte in row for half in (byte % 16, byte // 16)] for row in packed.tolist()]
+    rows = [[half - 8 for half in row[:dimension]] for row in halves]
     return np.array(rows, np.int8).reshape(len(packed), dimension)
 
 

@@ -39,18 +39,22 @@ texts = st.lists(pieces, max_size=12).map(" ".join) | st.text(max_size=20)
 def test_encode_is_the_mean_of_word_vectors_at_length_1(fruit: StaticEmbedder) -> None:
     np.testing.assert_allclose(fruit.encode("apple pear"), unit(5, 1, 0), atol=1e-7)
     np.testing.assert_allclose(fruit.encode("Apple, apple; CAR!"), unit(6, 0, 2), atol=1e-7)
-    assert fruit.encode(["apple", "pear"]).dtype == np.float32
-    assert fruit.encode(["apple", "pear"]).shape == (2, 3)
-    assert fruit.encode("apple").shape == (3,)
+    assert (
+        fruit.encode(["apple", "pear"]).dtype,
+        fruit.encode(["apple", "pear"]).shape,
+        fruit.encode("apple").shape,
+    ) == (np.float32, (2, 3), (3,))
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "zebra", "?!", "\x00", "\ud800", "日本"])
 def test_a_text_without_known_words_is_zero_and_similar_to_nothing(fruit: StaticEmbedder, text: str) -> None:
     assert not fruit.encode(text).any()
     assert fruit.similarity(fruit.encode(text), fruit.encode("apple")).tolist() == [[0.0]]
-    assert fruit.explain(text, "apple").score == 0.0
-    assert fruit.explain(text).rows == ()
-    assert fruit.describe(text) == "nothing this model knows"
+    assert (fruit.explain(text, "apple").score, fruit.explain(text).rows, fruit.describe(text)) == (
+        0.0,
+        (),
+        "nothing this model knows",
+    )
 
 
 def test_an_int8_table_is_multiplied_by_its_scales() -> None:
@@ -66,11 +70,9 @@ def test_pairs_of_words_by_hand(fruit: StaticEmbedder) -> None:
     assert {row.parts: row.contribution * lengths for row in why.rows} == pytest.approx(
         {("apple", "apple"): 9, ("pear", "apple"): 6, ("apple", "Car"): 0, ("pear", "Car"): 0}
     )
-    assert why.score == pytest.approx(15 / lengths)
     assert [row.share for row in why.rows[:2]] == pytest.approx([9 / 15, 6 / 15])
-    assert why.rows[0].name == "apple × apple"
-    assert (why.rows[0].spans1, why.rows[0].spans2) == (((0, 5),), ((5, 10),))
-    assert why.exact and why.remainder == pytest.approx(0, abs=1e-15)
+    assert (why.rows[0].name, why.rows[0].spans1, why.rows[0].spans2) == ("apple × apple", ((0, 5),), ((5, 10),))
+    assert (why.score, why.exact, why.remainder) == (pytest.approx(15 / lengths), True, pytest.approx(0, abs=1e-15))
 
 
 def test_one_text_by_hand(fruit: StaticEmbedder) -> None:
@@ -80,19 +82,22 @@ def test_one_text_by_hand(fruit: StaticEmbedder) -> None:
         ("apple", pytest.approx(0.9)),
         ("car", pytest.approx(0.1)),
     ]
-    assert why.rows[0].spans1 == ((0, 5), (10, 15))
-    assert why.unknown_words() == ["zebra"]
-    assert fruit.describe("apple car Apple zebra") == "mostly about: apple (90%), car (10%)"
+    assert (why.rows[0].spans1, why.unknown_words(), fruit.describe("apple car Apple zebra")) == (
+        ((0, 5), (10, 15)),
+        ["zebra"],
+        "mostly about: apple (90%), car (10%)",
+    )
 
 
 def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
     subwords = piece_tokenizer(["token", "##iser", "##s", "##ing"])
     model = StaticEmbedder(Vocabulary(["token", "is"], subwords), np.eye(2, dtype=np.float32))
     why = model.explain("tokenisers tokening Token tokenisers")
-    assert {row.name: row.contribution for row in why.rows} == pytest.approx(
-        {"tokenisers (read as token)": 0.5, "tokening (read as token)": 0.25, "Token": 0.25}
-    )
-    assert {row.parts for row in why.rows} == {("tokenisers",), ("tokening",), ("Token",)}
+    assert {row.name: (row.parts, row.contribution) for row in why.rows} == {
+        "tokenisers (read as token)": (("tokenisers",), pytest.approx(0.5)),
+        "tokening (read as token)": (("tokening",), pytest.approx(0.25)),
+        "Token": (("Token",), pytest.approx(0.25)),
+    }
 
 
 def _by_letters(*prefixes: str) -> StaticEmbedder:
@@ -127,28 +132,12 @@ def test_exchanging_the_texts_transposes_the_rows(model: StaticEmbedder, first: 
 def test_spans_hold_the_words_and_cover_each_word_once(model: StaticEmbedder, first: str, second: str) -> None:
     why = model.explain(first, second)
     for row in why.rows:
-        assert {lowercase(normalize(why.text1[s:e]).text) for s, e in row.spans1} == {lowercase(row.parts[0])}
-        assert {lowercase(normalize(why.text2[s:e]).text) for s, e in row.spans2} == {lowercase(row.parts[1])}
+        for text, spans, word in zip(why.texts, (row.spans1, row.spans2), row.parts, strict=True):
+            assert {lowercase(normalize(text[start:end]).text) for start, end in spans} == {lowercase(word)}
     places = [*why.word_contributions(1), *why.unknown1]
     assert len(places) == len(set(places)) or not why.rows
-    assert sum(why.word_contributions(1).values()) == pytest.approx(why.score, abs=1e-9)
-    assert sum(why.word_contributions(2).values()) == pytest.approx(why.score, abs=1e-9)
-
-
-@given(models(), texts)
-def test_one_text_adds_up_to_1_or_knows_nothing(model: StaticEmbedder, text: str) -> None:
-    why = model.explain(text)
-    assert sum(row.contribution for row in why.rows) == pytest.approx(1.0 if model.encode(text).any() else 0.0)
-    assert len({row.parts for row in why.rows}) == len(why.rows)
-
-
-@given(models(), texts, texts, texts)
-def test_a_difference_adds_up_to_the_gap(model: StaticEmbedder, query: str, better: str, worse: str) -> None:
-    first, second = model.explain(query, better), model.explain(query, worse)
-    gap = first - second
-    assert gap.score == first.score - second.score
-    assert abs(sum(row.contribution for row in gap.rows) - gap.score) <= 1e-6
-    assert gap.text3 == second.text2
+    sums = [sum(why.word_contributions(text).values()) for text in (1, 2)]
+    assert sums == pytest.approx([why.score] * 2, abs=1e-9)
 
 
 def test_opposite_words_cancel_to_a_score_of_0_without_shares() -> None:
@@ -156,8 +145,7 @@ def test_opposite_words_cancel_to_a_score_of_0_without_shares() -> None:
     why = model.explain("up", "side up down")
     assert why.score == 0.0
     assert all(row.share == 0.0 for row in why.rows)
-    assert not model.encode("up down").any()
-    assert model.explain("up down").score == 0.0
+    assert not model.encode("up down").any() and model.explain("up down").score == 0.0
 
 
 def test_explain_refuses_what_it_cannot_explain(fruit: StaticEmbedder) -> None:
@@ -197,8 +185,7 @@ def test_a_reweighted_word_counts_by_its_factor(model: StaticEmbedder, factor: f
 
 
 def test_phrases_are_reweighted_and_saved(tmp_path) -> None:
-    vectors = np.eye(3, dtype=np.float32)
-    model = StaticEmbedder(Vocabulary(["new\u2581york", "york", "rome"]), vectors)
+    model = StaticEmbedder(Vocabulary(["new\u2581york", "york", "rome"]), np.eye(3, dtype=np.float32))
     changed = model.reweight({"New York": 3, "rome": 0})
     np.testing.assert_allclose(changed.encode("New York, York, Rome"), unit(3, 1, 0), atol=1e-6)
     changed.save_pretrained(tmp_path / "changed")

@@ -46,10 +46,8 @@ def test_selected_rows_are_copied_with_all_their_columns(tmp_path_factory, texts
     folder = tmp_path_factory.mktemp("copies")
     frame = written(folder / name, texts)
     selected = np.array([bool(bits >> n & 1) for n in range(len(texts))])
-    file = CorpusFile(folder / name)
-    copy_rows(file, folder / f"y{name[1:]}", selected)
-    copy = CorpusFile(folder / f"y{name[1:]}")
-    rows = [row.values for row in copy.rows(is_quiet=True)]
+    copy_rows(CorpusFile(folder / name), folder / f"y{name[1:]}", selected)
+    rows = [row.values for row in CorpusFile(folder / f"y{name[1:]}").rows(is_quiet=True)]
     expected = frame[selected]
     if name == "x.txt":
         assert rows == expected["text"].tolist()

@@ -80,8 +80,7 @@ def test_dialects_of_csv(folder, table, delimiter, end, quoting):
         csv.writer(file, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows([NAMES, *written(table)])
     rows, said = read(path)
     assert rows == rows_of(table)
-    spans = path.read_bytes().count(b"\n") > len(table) + 1
-    assert any("span lines" in line for line in said) == spans
+    assert any("span lines" in line for line in said) == (path.read_bytes().count(b"\n") > len(table) + 1)
 
 
 @given(TABLES, st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
@@ -114,8 +113,7 @@ def test_tabs_without_quoting(folder, table):
 )
 def test_pandas(folder, table, delimiter, index, packed):
     path = folder / f"pandas.csv{packed}"
-    frame = pd.DataFrame(written(table), columns=NAMES)
-    frame.to_csv(path, sep=delimiter, index=index)
+    pd.DataFrame(written(table), columns=NAMES).to_csv(path, sep=delimiter, index=index)
     expected = rows_of(table)
     if index and delimiter != "\t":  # an unnamed column before the others
         with warnings.catch_warnings(record=True):
@@ -133,8 +131,7 @@ def test_pandas(folder, table, delimiter, index, packed):
 @given(TABLES, st.sampled_from([",", ";", "\t"]), st.sampled_from(["necessary", "always", "non_numeric"]))
 def test_polars(folder, table, delimiter, style):
     path = folder / "polars.csv"
-    frame = polars.DataFrame(written(table), schema=NAMES, orient="row")
-    frame.write_csv(path, separator=delimiter, quote_style=style)
+    polars.DataFrame(written(table), schema=NAMES, orient="row").write_csv(path, separator=delimiter, quote_style=style)
     if delimiter == "\t":
         same_or_said(path, rows_of(table))
     else:
@@ -186,8 +183,7 @@ def test_write_csv_of_r(folder, table, row_names):
     path = folder / "r.csv"
     text = r_table(table, ",", escape=False, row_names=row_names)
     path.write_text(('"",' if row_names else "") + text, encoding="utf-8")
-    file = CorpusFile(path)
-    rows = list(file.rows(is_quiet=True))
+    rows = list(CorpusFile(path).rows(is_quiet=True))
     assert [(row.values["text"], row.values["note"]) for row in rows] == table  # NA is missing, "NA" is a word
 
 
@@ -218,8 +214,7 @@ def test_unicode_text_of_excel_is_a_table(tmp_path):
     ):
         list(CorpusFile(tmp_path / "x.txt", delimiter="tab"))
     rows, _ = read(tmp_path / "x.txt", delimiter="tab", quoting="csv")
-    assert rows[0]["text"] == 'a "quoted" word'
-    assert rows[1] == {"id": "2", "text": "plain", "note": "two\nlines"}
+    assert rows[0]["text"] == 'a "quoted" word' and rows[1] == {"id": "2", "text": "plain", "note": "two\nlines"}
 
 
 @given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=4))

@@ -49,8 +49,7 @@ def moved_positions(backbone):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_weights_that_the_processor_is_slow_at_are_told_of_and_can_be_changed(tmp_path, monkeypatch, dtype):
-    tokenizer = word_piece()
-    model = LexiconEmbedder(opened("bert"), cluster_vocabulary(opened("bert").head, tokenizer, 8))
+    model = LexiconEmbedder(opened("bert"), cluster_vocabulary(opened("bert").head, word_piece(), 8))
     model.backbone.model.to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "model")
     monkeypatch.setattr(module, "half_dtype", lambda: "float32")
@@ -68,9 +67,7 @@ def test_weights_that_the_processor_is_slow_at_are_told_of_and_can_be_changed(tm
 
 def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):
     """The proofs are of a few tokens; beside other programs threads waited seconds for each other after each layer."""
-    tokenizer = sentence_piece()
-    tiny_model("llama", len(tokenizer)).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    saved(tmp_path, "llama")
     threads, linear = [], torch.nn.Linear.forward
     note = lambda self, x: threads.append(torch.get_num_threads()) or linear(self, x)  # noqa: E731
     monkeypatch.setattr(torch.nn.Linear, "forward", note)
@@ -177,10 +174,8 @@ def test_pooling_is_what_the_formulas_say():
         torch.testing.assert_close(values, expected)
         assert (position == torch.where(expected > 0, weights.argmax(1), -1)).all()
     last, position = pooled(hidden, own, LAST, head, bias, "last")
-    assert (position == -1).all()
-    torch.testing.assert_close(last[0], weights[0, 2])
-    torch.testing.assert_close(last[2], weights[2, 6])
-    assert not last[1].any()
+    assert (position == -1).all() and not last[1].any()
+    torch.testing.assert_close(last, weights[range(3), LAST])
 
 
 def test_the_sum_pooling_has_the_gradient_of_its_formula():
@@ -207,8 +202,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused():
 
 def saved(folder, kind, **changes):
     tokenizer = tokenizer_of(kind)
-    model = tiny_model(kind, len(tokenizer), **changes)
-    model.save_pretrained(folder)
+    tiny_model(kind, len(tokenizer), **changes).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -320,8 +314,7 @@ def test_the_real_small_model_is_opened(shared):
 
 def test_a_byte_level_tokenizer_without_start_token_gets_one_for_the_shift():
     tokenizer = byte_level()
-    reader = Reader(tokenizer, LexiconSettings(shift=True, end_token=True))
-    (reading,) = reader.read(["the car"], instructed=False)
+    (reading,) = Reader(tokenizer, LexiconSettings(shift=True, end_token=True)).read(["the car"], instructed=False)
     assert reading.ids[0] == reading.ids[-1] == tokenizer.eos_token_id
     assert reading.first == 0 and len(reading.spans) == len(reading.ids) - 2
 
