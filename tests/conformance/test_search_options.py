@@ -32,6 +32,7 @@ VALUES: dict[str, tuple[Any, list[str]]] = {
     "weights": ({"bm25": 1}, ["--weight", "bm25=1"]),
     "word_weights": ({"red": 0.1, "pear": 2}, ["--word-weight", "red=0.1", "--word-weight", "pear=2"]),
     "steer": ({"dog": 0.8}, ["--steer", "dog=0.8"]),
+    "synonyms": ({"pear": ["dog", "park"], "red": ["green"]}, ["--synonym", "pear=dog|park", "--synonym", "red=green"]),
     "min_score": (0.2, ["--min-score", "0.2"]),
     "min_probability": (0.6, ["--min-probability", "0.6"]),
     "rerank": (True, ["--rerank", "any"]),

@@ -22,7 +22,7 @@ from pellucid.errors import InputError, check_choice, check_integer, check_numbe
 from pellucid.index.documents import validate_id
 from pellucid.index.listing import document_number
 from pellucid.index.metadata import parse_where
-from pellucid.index.settings import validate_steer, validate_weights, validate_word_weights
+from pellucid.index.settings import validate_steer, validate_synonyms, validate_weights, validate_word_weights
 from pellucid.settings import Limits, Settings
 from pellucid.text.inputs import check_texts
 from pellucid.text.tables import CorpusFile
@@ -187,6 +187,8 @@ SETTINGS: dict[str, Callable[[object], object]] = {
     "a part": lambda value: validate_weights({value: 1}, ["bm25"], {}),
     "word weights": lambda value: validate_word_weights({"cat": value}, {}),
     "a weighted word": lambda value: validate_word_weights({value: 1}, {}),
+    "synonyms": lambda value: validate_synonyms({"cat": [value]}, {}),
+    "a word with synonyms": lambda value: validate_synonyms({value: ["cat"]}, {}),
     "steer": lambda value: validate_steer({"cats": value}),
     "steered text": lambda value: validate_steer({value: 1}),
     "id": lambda value: validate_id(value if isinstance(value, int) else [value], "id"),

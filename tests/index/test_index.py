@@ -28,6 +28,7 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.query import EMPTY_TERMS, Marks
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
+from pellucid.index.bm25 import idf
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Reasons
 from pellucid.index.terms import Analyser
@@ -608,6 +609,43 @@ def test_words_of_the_query_count_what_is_said(tmp_path, fruit):
             assert hit.score == pytest.approx(expected, abs=1e-6)
             assert hit.explain().score == pytest.approx(sum(row.contribution for row in hit.explain().rows), abs=1e-6)
         assert index.score(query, "d", word_weights={"car": 0, "apple": 0, "pear": 0}).score == 0.0
+
+
+SYNONYMS = {"car": ["auto", "the", "cars"], "nyc": ["new york"], "big apple": ["nyc"], "the": ["horse"], "pie": ["nyc"]}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("cars", {"cars ~ autos"}), ("auto", set()), ("an auto, a car", set()), ("the horse", set()),  # its own word
+        ("nyc", {"nyc ~ New", "nyc ~ york"}), ("apple pie", {"pie ~ NYC"}), ("an apple is big", {"apple big ~ NYC"}),
+        ("big apple pie", {"big apple ~ NYC"}),
+    ],
+)  # fmt: skip
+def test_a_synonym_is_a_term_beside_the_word_and_lowers_no_score(tmp_path, fruit, query, expected):
+    texts = ["cars", "autos in New Jersey", "of york", "NYC", "a horse", "the big apple pie", "pear"]
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        index.add(texts, ids=texts)
+        found, before = index.search(query, synonyms=SYNONYMS), {hit.id: hit for hit in index.search(query)}
+        assert {r.name for hit in found for r in hit.reasons.top(99) if r.kind == "synonym"} == {
+            f"bm25: {name} (synonym)" for name in expected
+        }
+        for hit in found:
+            assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score, abs=1e-6)
+            assert hit.score >= (before[hit.id].score if hit.id in before else 0.0) - 1e-9
+            assert index.score(query, hit.id, synonyms=SYNONYMS).score == pytest.approx(hit.score, abs=1e-6)
+        index.configure(synonyms=SYNONYMS)
+        index.rebuild()
+        assert index.search(query).to_dict() == found.to_dict()
+        assert {hit.id: hit for hit in index.search(query, synonyms={})} == before
+
+
+def test_a_synonym_counts_at_most_as_its_word(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["car a1", "car a2", "auto a3", "van a4", "van a5", "van a6", "no"], ids=list("abcdefg"))
+        scores = {hit.id: hit.score for hit in index.search("car", synonyms={"car": ["auto", "van"]})}
+    assert scores["c"] == pytest.approx(0.8 * scores["a"], rel=1e-5)  # it is rarer
+    assert scores["d"] == pytest.approx(0.8 * scores["a"] * idf(7, 3) / idf(7, 2), rel=1e-5)
 
 
 def test_settings_are_changed_without_new_vectors(tmp_path, fruit):

@@ -70,6 +70,7 @@ def same(local, remote, atol=1e-5, **options):
 def test_scores_and_reasons_are_those_of_a_local_index(pair):
     local, remote = pair
     for options in ({}, {"weights": {"bm25": 1}}, {"word_weights": {"apple": 0.1}}, {"steer": {"car": -0.5}},
+                    {"synonyms": {"apple": ["car", "green pear"]}},
                     {"offset": 5}, {"min_score": 0.3}, {"weights": {"letters": 1}, "top_k": 3}):  # fmt: skip
         hits = same(local, remote, query="an apple, a pear and zebras", **options)
         for mine, hit in zip(local.search("an apple, a pear and zebras", **options), hits):

@@ -195,7 +195,9 @@ def roles_of(value: str | None, texts: int, option: str) -> list[Role]:
     return [_ROLES[name] for name in names]
 
 
-def values_of(options: Iterable[str] | None, option: str, form: str, kind: type[str | float] = str) -> dict[str, Any]:
+def values_of(
+    options: Iterable[str] | None, option: str, form: str, kind: Callable[[str], Any] = str
+) -> dict[str, Any]:
     """Return the values by name that `option` gives in a form such as "NAME=TITLE"; a name may hold "=" itself."""
     value_by_name: dict[str, Any] = {}
     for text in options or ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from functools import partial
@@ -55,12 +55,13 @@ _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": 
 _FILES = ("index.json", "commit.json", "segments", "models-*", ".lock")  # of an index
 _DEFAULTS = {name: option.default for name, option in signature(SearchQuery).parameters.items() if name != "query"}
 _WHERE_HELP = "Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."
-_WEIGHT_FORMS = {
-    "weights": "PART=NUMBER, such as bm25=1",
-    "word_weights": "WORD=NUMBER, such as immune=0.3",
-    "steer": "TEXT=NUMBER, such as cars=-0.5",
+_FORMS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "weights": ("PART=NUMBER, such as bm25=1", float),
+    "word_weights": ("WORD=NUMBER, such as immune=0.3", float),
+    "steer": ("TEXT=NUMBER, such as cars=-0.5", float),
+    "synonyms": ("WORD=WORD|WORD, such as car=auto|automobile", partial(str.split, sep="|")),
 }
-_HELP = {"where": _WHERE_HELP, **dict.fromkeys(_WEIGHT_FORMS, "{} Repeat for more.")}
+_HELP = {"where": _WHERE_HELP, **dict.fromkeys(_FORMS, "{} Repeat for more.")}
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
@@ -455,12 +456,12 @@ def search(
     check_table(output)
     _check_order("search", folder, query or "-")
     conditions = _conditions(search_options.get("where", []))
-    weights = {
-        name: values_of(search_options[name], _flag(name), form, float)
-        for name, form in _WEIGHT_FORMS.items()
+    by_name = {
+        name: values_of(search_options[name], _flag(name), *form)
+        for name, form in _FORMS.items()
         if name in search_options
     }
-    options = {**search_options, **weights, "where": conditions}
+    options = {**search_options, **by_name, "where": conditions}
     if "rerank" in options:
         from pellucid.loading import open_sentence_transformer
 

@@ -73,8 +73,8 @@ class Group(NamedTuple):
         contribution: what the pairs of its own words add to the score.
         share: contribution / score, 0 where the score is 0 (below 1e-6).
         kind: "phrase" for words that match; the kind of the one row that it is ("dimension", "key token",
-            "sentence", "embedding"); "other words" and the like, or "others", for sums of those that have no line;
-            "context", "common" or "remainder".
+            "synonym", "sentence", "embedding"); "other words" and the like, or "others", for sums of those that have no
+            line; "context", "common" or "remainder".
         spans1: where its words stand in text 1, in characters.
         spans2: where those stand that they match in text 2.
         spans3: the same of text 3, which only a difference of two explanations has.

@@ -14,7 +14,7 @@ from pellucid.process import cached_property
 from pellucid.text.words import Span
 
 WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
-SENTENCE, SHARED, CONTEXT, REMAINDER = "sentence", "shared part", "context", "remainder"
+SENTENCE, SYNONYM, SHARED, CONTEXT, REMAINDER = "sentence", "synonym", "shared part", "context", "remainder"
 """The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common,
 CONTEXT what an encoder makes of the words of a text together."""
 
@@ -41,9 +41,10 @@ class Row(NamedTuple):
         spans3: where it stands in text 3, which only a difference of two explanations has.
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
-        kind: what it is: "word pair", "word", "sentence", "dimension", "key token", "embedding" (all that a model can
-            say), or "remainder" (the last line of a frame), "shared part" (what an encoder's texts have in common), or
-            "context" (what an encoder makes of the words together).
+        kind: what it is: "word pair", "word", "synonym" (a word that was said to stand for one of the query),
+            "sentence", "dimension", "key token", "embedding" (all that a model can say), "remainder" (the last line of
+            a frame), "shared part" (what an encoder's texts have in common), or "context" (what an encoder makes of the
+            words together).
     """
 
     name: str

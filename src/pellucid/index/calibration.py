@@ -16,7 +16,7 @@ import numpy as np
 from pellucid.errors import InputError
 from pellucid.index.plan import Snapshot, plan_query
 from pellucid.index.search import search
-from pellucid.index.settings import Calibration
+from pellucid.index.settings import Calibration, validate_synonyms
 from pellucid.text.sentences import bundled_sentences, sentence_spans
 
 MAX_CALIBRATION_QUERIES = 500  # of either kind
@@ -39,9 +39,9 @@ def calibrate(
             f"{len(own)} queries that the documents answer and {len(unrelated)} others are too few to calibrate; give "
             f"at least {MIN_CALIBRATION_QUERIES} of either"
         )
-    best = list[float]()
+    best, synonyms = list[float](), validate_synonyms(None, snapshot.commit.state.settings)
     for query, id in [*own, *((query, "") for query in unrelated)]:
-        hits = search(plan_query(query, weights, snapshot, word_weights), 2)
+        hits = search(plan_query(query, weights, snapshot, word_weights, synonyms=synonyms), 2)
         best += [next((hit.score for hit in hits if hit.id not in left_out), 0.0) for left_out in ((), (id,))]
     scores, is_answered = np.array(best), np.arange(len(best)) < 2 * len(own)
     shares = np.where(is_answered, 0.25 / len(own), 0.25 / len(unrelated))

@@ -19,7 +19,7 @@ from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, coun
 from pellucid.explain.views.report import Report
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
-from pellucid.index.settings import validate_word_weights
+from pellucid.index.settings import validate_synonyms, validate_word_weights
 from pellucid.text.unicode import canonicalize, well_formed
 
 Queries = Mapping[str, str]
@@ -148,7 +148,7 @@ class JudgedQueries:
         self._evaluator: Any = pytrec_eval.RelevanceEvaluator
         settings = snapshot.commit.state.settings
         self.snapshot, self.weights = snapshot, dict[str, float](settings["weights"])
-        self._word_weights = validate_word_weights(None, settings)
+        self._word_weights, self._synonyms = validate_word_weights(None, settings), validate_synonyms(None, settings)
         self.texts, self.relevant, self.left_out = _checked(queries, relevant)
         texts = list(dict.fromkeys(self.texts.values()))
         rows = {name: model.query_rows(texts) for name, model in snapshot.models.items()}
@@ -157,7 +157,8 @@ class JudgedQueries:
     def plan(self, query: str, weights: Mapping[str, float]) -> QueryPlan:
         """Return the plan of a query, by its id, with weights that add up to 1."""
         text = self.texts[query]
-        return plan_query(text, weights, self.snapshot, self._word_weights, rows=self._rows[text])
+        rows = self._rows[text]
+        return plan_query(text, weights, self.snapshot, self._word_weights, synonyms=self._synonyms, rows=rows)
 
     def measured(self, run: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
         """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""

@@ -36,13 +36,14 @@ from pellucid.index.models import (
 )
 from pellucid.index.parts import ModelPart
 from pellucid.index.plan import Snapshot
-from pellucid.index.query import SearchQuery, Weights
+from pellucid.index.query import SearchQuery, Synonyms, Weights
 from pellucid.index.search import plan_of, run, score_document
 from pellucid.index.settings import (
     check_settings,
     chosen_settings,
     precomputed_parts,
     settings_for,
+    validate_synonyms,
     validate_weights,
     validate_word_weights,
 )
@@ -176,6 +177,11 @@ class Index(DocumentCollection):
         """What single words of a query count, unless a search says otherwise; words that are not here count 1."""
         return validate_word_weights(None, self.snapshot().commit.state.settings)
 
+    @property
+    def synonyms(self) -> dict[str, list[str]]:
+        """What words of a query also stand for in BM25, unless a search says otherwise."""
+        return validate_synonyms(None, self.snapshot().commit.state.settings)
+
     def __repr__(self) -> str:
         """Return one short line."""
         state = self._snapshot.commit.state
@@ -183,12 +189,13 @@ class Index(DocumentCollection):
 
     # Changes
 
-    def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
-        """Change the weights that searches use by default; no vector is made anew.
+    def configure(self, *, weights: Weights = None, word_weights: Weights = None, synonyms: Synonyms = None) -> None:
+        """Change what searches use by default; no vector is made anew.
 
         Args:
             weights: of the parts, as in `create`.
             word_weights: of words of the query, as in `search`; {} lets all count 1.
+            synonyms: of words of the query, as in `search`, in the place of those before; {} for none.
 
         Raises:
             InputError: one cannot be used; nothing is changed then.
@@ -198,6 +205,8 @@ class Index(DocumentCollection):
             settings = dict(state.settings)
             settings["weights"] = validate_weights(weights, list(settings["weights"]), settings["weights"])
             settings["word_weights"] = validate_word_weights(word_weights, settings)
+            if synonyms is not None:  # a calibration is of scores with those before
+                settings |= {"synonyms": validate_synonyms(synonyms, settings), "calibration": None}
             writer.save(replace(state, settings=settings))
 
     def calibrate(self, queries: Sequence[str] | None = None, unrelated: Sequence[str] | None = None) -> None:
@@ -255,6 +264,7 @@ class Index(DocumentCollection):
         weights: Weights = None,
         word_weights: Weights = None,
         steer: Weights = None,
+        synonyms: Synonyms = None,
         min_score: float | None = None,
         min_probability: float | None = None,
         rerank: Any = None,
@@ -274,6 +284,10 @@ class Index(DocumentCollection):
             steer: texts that the query is moved away from or to: {"cars": -0.5} subtracts half of what a search for
                 "cars" gives, {"price": 0.3} adds. It moves the vectors of dense models, and each text is a term of a
                 hit's reasons ("less of 'cars'"). BM25 and sparse models read the query as it is.
+            synonyms: words that words of the query also stand for, one way: {"car": ["auto", "automobile"]} finds both
+                with "car", and not the reverse. BM25 counts one that the query lacks with 0.8 of the weight, and at
+                most as the word itself; in the reasons it is a row of its own, "car ~ auto (synonym)". See the manual
+                for forms, stop words and synonyms of several words.
             min_score: the lowest score of a hit, with `rerank` of its scores; None for any. Scores compare across
                 queries, not across indexes.
             min_probability: the lowest `hit.probability`, 0 to 1; the index must be calibrated, see `calibrate`.
@@ -291,13 +305,15 @@ class Index(DocumentCollection):
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
         asked = SearchQuery(
-            query, top_k, offset, where, weights, word_weights, steer, min_score, min_probability, rerank, rerank_top
-        )
+            query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score, min_probability, rerank,
+            rerank_top,
+        )  # fmt: skip
         return run(self.snapshot(), asked)
 
     def score(
-        self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None
-    ) -> Hit:
+        self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None,
+        steer: Weights = None, synonyms: Synonyms = None,
+    ) -> Hit:  # fmt: skip
         """Return one document as a hit, its score and the reasons, whether or not a search would find it.
 
         Raises:
@@ -305,7 +321,7 @@ class Index(DocumentCollection):
         """
         snapshot = self.snapshot()
         location = self._locate(snapshot.commit, id)
-        asked = SearchQuery(query, weights=weights, word_weights=word_weights, steer=steer)
+        asked = SearchQuery(query, weights=weights, word_weights=word_weights, steer=steer, synonyms=synonyms)
         return score_document(plan_of(snapshot, asked), *location)
 
     def evaluate(
@@ -395,6 +411,7 @@ class Index(DocumentCollection):
             "mean terms of a passage": round(state.average, 1),
             "weights": self.weights,
             "word weights": self.word_weights,
+            "synonyms": len(self.synonyms),
             "models": sources,
             "language": settings["language"],
             "fields": {

@@ -8,7 +8,7 @@ of all passages of a segment.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +20,7 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import PROBES, fingerprint
 from pellucid.core.query import Marks, Terms
 from pellucid.errors import InputError, shown
-from pellucid.explain.rows import DIMENSION, WORD, Row
+from pellucid.explain.rows import DIMENSION, SYNONYM, WORD, Row
 from pellucid.index.arrays import DocumentRows, Floats, stored_numbers
 from pellucid.index.bm25 import K1, B, impacts, query_weights
 from pellucid.index.commits import Commit
@@ -28,7 +28,7 @@ from pellucid.index.counting import TermCounter
 from pellucid.index.reasons import Directions, Passages, TermsOfPassage
 from pellucid.index.segments import Segment
 from pellucid.index.settings import BM25, STATIC_WEIGHT, TRANSFORMER_WEIGHT
-from pellucid.index.terms import Analyser, QueryTerms
+from pellucid.index.terms import SYNONYM_WEIGHT, Analyser, QueryTerms
 from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
 from pellucid.loading import load
 from pellucid.native.scan import Bm25Terms
@@ -52,6 +52,7 @@ class Question(NamedTuple):
         commit: what is searched.
         word_weights: what words of the query count.
         steer: texts that vectors are moved to, or with a weight below 0 away from.
+        synonyms: what words of the query also stand for in BM25.
         rows: by part the row of the query, where it is encoded already.
     """
 
@@ -60,6 +61,7 @@ class Question(NamedTuple):
     commit: Commit
     word_weights: Mapping[str, float]
     steer: Mapping[str, float]
+    synonyms: Mapping[str, Sequence[str]]
     rows: Mapping[str, Any]
 
 
@@ -137,29 +139,42 @@ class Bm25(Part):
     def ask(self, question: Question, weight: float) -> Reading:
         """Find the terms of a query, and the passages that have them."""
         query_terms, commit = self._analyser.query(question.text), question.commit
+        synonyms = self._synonyms(question, query_terms) if question.synonyms else {}
         spans = [segment.postings_spans(query_terms.spans) for segment in commit.segments]
         passages_with = {term: sum([of_segment[term].n_passages for of_segment in spans]) for term in query_terms.spans}
         counts = dict(query_terms.weights)
         for term, variant_weight in query_terms.variants.items():
             if passages_with[term]:
                 counts[term] = counts.get(term, 0.0) + variant_weight
-        weights = query_weights(counts, passages_with, commit.state.passages, weight)
+        weights = query_weights(counts, passages_with, commit.state.passages, weight, synonyms)
         for word, word_weight in question.word_weights.items():
             terms_of_word = weights.keys() & self._analyser.terms(word)
             weights |= {term: word_weight * weights[term] for term in terms_of_word}
         absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
-        known = Bm25Asked(question, query_terms.spans, weights) if weights else None
+        known = Bm25Asked(question, query_terms.spans, weights, synonyms.keys()) if weights else None
         return Reading(known, _spans_without_passages(query_terms, passages_with), absent_acronyms)
+
+    def _synonyms(self, question: Question, query_terms: QueryTerms) -> dict[str, tuple[float, frozenset[str]]]:
+        """Return terms of synonyms that the query lacks, each with weight and terms that it stands for; add spans."""
+        synonyms, said = dict[str, tuple[float, frozenset[str]]](), frozenset(query_terms.weights)
+        for words, texts in question.synonyms.items():
+            own = self._analyser.query_terms(words)
+            for terms in map(self._analyser.query_terms, texts) if own and own <= said else ():
+                for term in sorted(terms - query_terms.spans.keys()):
+                    query_terms.spans[term] = sorted({span for word in own for span in query_terms.spans[word]})
+                    synonyms[term] = SYNONYM_WEIGHT / len(terms), own
+        return synonyms
 
 
 class Bm25Asked(Asked):
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self, question: Question, query_spans: Mapping[str, Sequence[Span]], weights: Mapping[str, float]
-    ) -> None:
-        """Take where the query's terms stand, and those that count, with their half of the score."""
-        self._question, self._query_spans, self.weights = question, query_spans, weights
+        self, question: Question, query_spans: Mapping[str, Sequence[Span]], weights: Mapping[str, float],
+        synonyms: Collection[str],
+    ) -> None:  # fmt: skip
+        """Take where the query's terms stand, those that count, with their half of the score, and the synonyms."""
+        self._question, self._query_spans, self.weights, self._synonyms = question, query_spans, weights, synonyms
         self._average = question.commit.state.average
         self._terms, self._values = list(weights), np.array(list(weights.values()))
 
@@ -199,13 +214,19 @@ class Bm25Asked(Asked):
     def _query_words(self) -> dict[str, tuple[str, tuple[Span, ...]]]:
         """By term, how the query writes it, and where."""
         text, spans = self._question.text, self._query_spans
-        return {term: (normalize(text[slice(*spans[term][0])]).text, tuple(spans[term])) for term in self._terms}
+        written = {
+            term: " ".join(text[start:end] for start, end in spans[term][: None if term in self._synonyms else 1])
+            for term in self._terms
+        }
+        return {term: (normalize(written[term]).text, tuple(spans[term])) for term in self._terms}
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
         query_word, query_spans = self._query_words[term]
         text_word = text[slice(*spans[0])]
         text_word = text_word if text_word.isascii() else normalize(text_word).text
         name = query_word if lowercase(query_word) == lowercase(text_word) else f"{query_word} ~ {text_word}"
+        if term in self._synonyms:
+            return Row(f"{name} (synonym)", (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), SYNONYM)
         return Row(name, (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), WORD)
 
 

@@ -6,7 +6,7 @@ have them, and what later gives the reasons of a hit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -117,6 +117,7 @@ def plan_query(
     word_weights: Mapping[str, float] = MappingProxyType({}),
     *,
     steer: Mapping[str, float] = MappingProxyType({}),
+    synonyms: Mapping[str, Sequence[str]] = MappingProxyType({}),
     rows: Mapping[str, Any] = MappingProxyType({}),
 ) -> QueryPlan:
     """Encode a query for each part that counts.
@@ -127,9 +128,10 @@ def plan_query(
         snapshot: what it is asked of.
         word_weights: what its words count, by word.
         steer: texts that the vectors of dense models are moved to, or with a weight below 0 away from.
+        synonyms: what its words also stand for in BM25.
         rows: by model the row of the query, where it is encoded already.
     """
-    question = Question(query, snapshot.words, snapshot.commit, word_weights, steer, rows)
+    question = Question(query, snapshot.words, snapshot.commit, word_weights, steer, synonyms, rows)
     parts = snapshot.parts
     readings = {name: parts[name].ask(question, weight) for name, weight in shares.items() if weight > 0}
     directions = [reading.directions.rows for reading in readings.values() if reading.directions]
@@ -142,7 +144,8 @@ def plan_query(
     unknown_spans = [reading.unknown for reading in decisive if reading.unknown is not None]
     ignored = [span for reading in readings.values() for span in reading.ignored or ()]
     calibration = stored_calibration(snapshot.commit.state.settings)
-    if calibration and (steer or (calibration.weights, calibration.word_weights) != (shares, word_weights)):
+    is_other = steer or synonyms != snapshot.commit.state.settings.get("synonyms", {})
+    if calibration and (is_other or (calibration.weights, calibration.word_weights) != (shares, word_weights)):
         calibration = None
     return QueryPlan(
         query, shares, snapshot, {name: reading.asked for name, reading in readings.items() if reading.asked},

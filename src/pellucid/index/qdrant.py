@@ -37,7 +37,7 @@ from pellucid.index.metadata import COLUMNS_PER_FIELD, column_kind, kind_of, par
 from pellucid.index.models import model_labels, open_models, open_stored_models, store_models
 from pellucid.index.parts import Asked, Bm25Asked
 from pellucid.index.plan import Snapshot
-from pellucid.index.query import Conditions, SearchQuery, Weights
+from pellucid.index.query import Conditions, SearchQuery, Synonyms, Weights
 from pellucid.index.search import plan_of
 from pellucid.index.segments import PostingsSpan
 from pellucid.index.settings import BM25, check_settings, check_types, chosen_settings, settings_for
@@ -208,7 +208,8 @@ class QdrantIndex:
 
     def search(
         self, query: str, top_k: int = 10, *, offset: int = 0, where: Conditions = None, weights: Weights = None,
-        word_weights: Weights = None, steer: Weights = None, min_score: float | None = None, exact: bool = False,
+        word_weights: Weights = None, steer: Weights = None, synonyms: Synonyms = None, min_score: float | None = None,
+        exact: bool = False,
     ) -> Hits:  # fmt: skip
         """Return the documents with the highest scores of those that the server finds for a part; see `Index.search`.
 
@@ -222,13 +223,14 @@ class QdrantIndex:
             weights: of the parts for this search.
             word_weights: what words of the query count.
             steer: texts that the query is moved away from or to.
+            synonyms: what words of the query also stand for in BM25.
             min_score: the lowest score of a hit.
             exact: multiply the query with every vector; else the server looks for near ones through a graph.
 
         Raises:
             InputError: an argument has a value that cannot be used.
         """
-        asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, min_score)
+        asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score)
         conditions = _filter_for(where)
         found, n_passages = _Found(self), self._count()
         state = IndexState(

@@ -11,6 +11,9 @@ from pellucid.errors import InputError, check_number, shown
 Weights = Mapping[str, float] | None
 """Of parts or words by name; None for those that are set."""
 
+Synonyms = Mapping[str, Sequence[str]] | None
+"""Of a word the words that it also stands for; None for those that are set."""
+
 Conditions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """On the metadata: a dict for all of them, a list of dicts for any; None for none."""
 
@@ -47,6 +50,9 @@ class SearchQuery:
     word_weights: Annotated[Weights, Option("What a word of the query counts, e.g. immune=0.3.")] = None
     steer: Annotated[
         Weights, Option("A text to move the query to, or with a weight below 0 away from, e.g. cars=-0.5.")
+    ] = None
+    synonyms: Annotated[
+        Synonyms, Option("Words that a word of the query also finds, one way, e.g. car=auto|automobile.")
     ] = None
     min_score: Annotated[float | None, Option("Leave out hits with a lower score.")] = None
     min_probability: Annotated[

@@ -20,7 +20,7 @@ from pellucid.index.models import model_labels
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.query import SearchQuery
 from pellucid.index.segments import Floats64, Segment
-from pellucid.index.settings import BM25, validate_steer, validate_weights, validate_word_weights
+from pellucid.index.settings import BM25, validate_steer, validate_synonyms, validate_weights, validate_word_weights
 from pellucid.native.scan import BestScores
 from pellucid.text.unicode import well_formed
 
@@ -53,7 +53,8 @@ def plan_of(snapshot: Snapshot, asked: SearchQuery) -> QueryPlan:
     settings = snapshot.commit.state.settings
     shares = validate_weights(asked.weights, list(settings["weights"]), settings["weights"])
     word_weights = validate_word_weights(asked.word_weights, settings)
-    return plan_query(well_formed(asked.query), shares, snapshot, word_weights, steer=validate_steer(asked.steer))
+    steer, synonyms = validate_steer(asked.steer), validate_synonyms(asked.synonyms, settings)
+    return plan_query(well_formed(asked.query), shares, snapshot, word_weights, steer=steer, synonyms=synonyms)
 
 
 def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf, *, offset: int = 0) -> Hits:

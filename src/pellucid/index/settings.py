@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pellucid.errors import IndexFolderError, InputError, check_integer, shown
 from pellucid.index import bm25
-from pellucid.index.query import Weights
+from pellucid.index.query import Synonyms, Weights
 from pellucid.index.terms import Analyser
 from pellucid.text.unicode import normalize
 
@@ -167,7 +167,8 @@ def rebuilt_settings(settings: Mapping[str, Any], models: Mapping[str, Any]) -> 
     usable = not _find_weight_problem(settings)
     stays = usable and set(settings["weights"]) == set(_part_names(settings, list(models)))
     new = settings_for({**settings, "weights": settings["weights"] if stays else None}, models)
-    return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}, "calibration": None}
+    kept = {name: settings.get(name, {}) if usable else {} for name in ("word_weights", "synonyms")}
+    return {**new, **kept, "calibration": None}
 
 
 def _part_names(settings: Mapping[str, Any], models: list[str]) -> list[str]:
@@ -215,6 +216,18 @@ def validate_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict
     return {normalize(word).text: float(factor) for word, factor in weights.items()}
 
 
+def validate_synonyms(synonyms: Synonyms, settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what words of a query also stand for; None takes what the settings have."""
+    synonyms = settings.get("synonyms", {}) if synonyms is None else synonyms
+    if not isinstance(synonyms, Mapping):
+        raise InputError(f'synonyms are {shown(synonyms)}; give a dict: word -> words, such as {{"car": ["auto"]}}')
+    for word, others in synonyms.items():
+        is_list = isinstance(others, (list, tuple))
+        if not isinstance(word, str) or not is_list or not all(isinstance(other, str) for other in others):
+            raise InputError(f'the synonyms of {shown(word)} are {shown(others)}; give words, such as "car": ["auto"]')
+    return {word: list(others) for word, others in synonyms.items()}
+
+
 def validate_steer(steer: Weights) -> dict[str, float]:
     """Return the texts that a query is moved to or away from, with their weights but for 0."""
     if steer is None:
@@ -254,6 +267,7 @@ def _find_weight_problem(settings: Mapping[str, Any]) -> str:
     try:
         validate_weights(weights, parts, weights)
         validate_word_weights(None, settings)
+        validate_synonyms(None, settings)
         stored_calibration(settings)
     except InputError as error:
         return str(error)

@@ -52,6 +52,9 @@ DIVIDED_NAME_WEIGHT = 1.5
 VARIANT_WEIGHT = 0.5
 """What an acronym weighs that a query may mean."""
 
+SYNONYM_WEIGHT = 0.8
+"""What a synonym weighs where its word weighs 1: of two documents alike, the one with the word itself comes first."""
+
 MAX_ACRONYMS_IN_A_ROW = 3
 """Words; more in capitals are a heading, or someone shouting."""
 
@@ -146,6 +149,7 @@ class Analyser:
         self.value = lru_cache(_MAX_CACHED_TOKENS)(self._value_of_token)
         # Of a word in lower case its term, "" for a stop word; a token in lower case without punctuation around it.
         self._term = lru_cache(_MAX_CACHED_TOKENS)(lambda word: "" if word in self.stop_words else self._stem(word))
+        self.query_terms = lru_cache(_MAX_CACHED_TOKENS)(lambda text: frozenset(self.query(text).weights))
         self._bare_word = lru_cache(_MAX_CACHED_TOKENS)(lambda token: fold_case(token.strip(PUNCTUATION)))
 
     @property

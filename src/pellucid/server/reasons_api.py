@@ -15,7 +15,7 @@ from pellucid.core.arrays import check_explained
 from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION
 from pellucid.explain.explanation import Explanation
-from pellucid.index.query import OPTIONS, SearchQuery, served_reranker
+from pellucid.index.query import OPTIONS, SearchQuery, Synonyms, served_reranker
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
     BODY_RULES,
@@ -79,6 +79,7 @@ class SearchRequest(SearchQuery):
     weights: Annotated[Weights, OPTIONS["weights"][1]] = None
     word_weights: Annotated[Weights, OPTIONS["word_weights"][1]] = None
     steer: Annotated[Weights, OPTIONS["steer"][1]] = None
+    synonyms: Annotated[Synonyms, OPTIONS["synonyms"][1]] = None
     rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
     rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), WHOLE] = 50
     index: Annotated[str | None, _INDEX] = None
@@ -114,6 +115,7 @@ class WhyRequest(RequestBody):
     weights: Weights = None
     word_weights: Weights = None
     steer: Weights = None
+    synonyms: Synonyms = None
 
 
 class JudgeRequest(RequestBody):
@@ -235,7 +237,7 @@ def index_routes(service: Service) -> APIRouter:
         explanations = list[Explanation]()
         for id in ids:
             check_cancelled()
-            weights: Any = {name: getattr(body, name) for name in ("weights", "word_weights", "steer")}
+            weights: Any = {name: getattr(body, name) for name in ("weights", "word_weights", "steer", "synonyms")}
             hit = index.score(body.query, id, **weights)
             check_pairs(body.query, [hit], _n_models(index))
             explanations.append(hit.measured() if body.measure else hit.explain())
