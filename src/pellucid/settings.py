@@ -35,12 +35,12 @@ class Settings:
             InputError: a value is not allowed; the message names it.
         """
         for name, (kind, limits, is_optional) in _kinds(type(self)).items():  # type: ignore[arg-type]
-            value, none = getattr(self, name), (None,) * is_optional
+            value = getattr(self, name)
             if kind in (int, float):
                 check_number(name, value, **limits._asdict(), integer=kind is int, optional=is_optional)
             elif get_origin(kind) is Literal or kind is bool:
-                check_choice(name, value, (*(get_args(kind) or (True, False)), *none))
-            elif kind is str and not isinstance(value, str) and value not in none:
+                check_choice(name, value, (*(get_args(kind) or (True, False)), *[None] * is_optional))
+            elif kind is str and not isinstance(value, str | None if is_optional else str):
                 raise InputError(f"{name} is {shown(value)}; it must be a string{', or None' * is_optional}")
 
 

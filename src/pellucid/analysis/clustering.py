@@ -10,6 +10,7 @@ that the model only guesses is in no name, and two forms of one word are not in 
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -48,9 +49,7 @@ _MIN_WORD_TEXTS = 3  # that hold a word, and
 _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
 _SHOWN_WORDS = 5  # in a view; JSON has all
-_ENDINGS = ("s", "es", "ed", "ing", "er", "ers", "ly", "ment", "ments")
-_PLURALS = ("s", "es")
-_MIN_STEM_CHARS = 3
+_ENDING = "(?:s|es|ed|ing|er|ers|ly|ment|ments)"
 _COLUMNS = (
     "Cohesion is the mean cosine of a topic's texts to their centre. For each word: the texts of the topic and those "
     "elsewhere that hold it; how surely it is more frequent in the topic (log-odds / s.e.); and its pull, the cosine "
@@ -265,13 +264,6 @@ def document_terms(text: str) -> set[str]:
 
 def _is_one_word(first: str, second: str) -> bool:
     """Whether two words are forms of one: fee and fees, city and cities, plan and planning, charge and charged."""
-    return first == second or differ_by_ending(first, second) or not _stems(first).isdisjoint(_stems(second))
-
-
-def _stems(word: str) -> set[str]:
-    stems = {word}
-    for ending in _ENDINGS:
-        stem = word.removesuffix(ending)
-        if stem != word and len(stem) >= (_MIN_STEM_CHARS - (ending in _PLURALS)):
-            stems |= {stem, stem[:-1]} if stem[-1:] == stem[-2:-1] else {stem}
-    return {f"{stem[:-1]}i" if stem.endswith("y") else stem for stem in stems}
+    shorter, longer = sorted((first, second), key=len)
+    stem = rf"{re.escape(shorter)}{re.escape(shorter[-1])}?|{re.escape(shorter.removesuffix('y'))}i"
+    return first == second or differ_by_ending(first, second) or bool(re.fullmatch(rf"(?:{stem}){_ENDING}", longer))
