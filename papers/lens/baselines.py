@@ -89,7 +89,7 @@ class DenseEmbedder(TransformerEmbedder):
                 raise
             raise ModelFolderError(f"{folder / _FACTS} does not describe a dense model: {error!r:.300}") from error
 
-    def _write(self, folder: Path) -> dict[str, Any]:
+    def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
         write_backbone(folder, self.backbone, None)
         known = [round(value, 6) for value in self.backbone.fingerprint().tolist()]
         described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pellucid.core.arrays import largest_coordinates
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, read_dimensions, scaling
 from pellucid.errors import ModelFolderError
+from pellucid.persistence.store import read_tensors
 
 MAX_TABLE_VALUE = 1e18
 """Of a number in a table: its square is one in float32."""
@@ -33,6 +34,25 @@ def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.ND
     if not (np.abs(numbers) <= MAX_TABLE_VALUE).all():  # nor NaN
         raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {MAX_TABLE_VALUE:g}")
     return numbers
+
+
+def read_arrays(path: Path, shapes: Mapping[str, str]) -> dict[str, npt.NDArray[Any]]:
+    """Return copies of the tensors of a file, those that are declared as finite float32.
+
+    Args:
+        path: the file.
+        shapes: "n d" by name, where a letter stands for one length; a name that ends in "?" may be absent.
+    """
+    arrays = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
+    lengths: dict[str, int] = {}
+    for key, letters in shapes.items():
+        name, sides = key.removesuffix("?"), letters.split()
+        if name in arrays:
+            arrays[name] = finite(arrays[name], tuple(lengths.get(side, -1) for side in sides), f"{path}: {name!r}")
+            lengths.update(zip(sides, arrays[name].shape))
+        elif name == key:
+            raise ModelFolderError(f"{path} holds no {name!r}; it is of another model or broken")
+    return arrays
 
 
 def mixed_rows(weights: Any, mixing: Mixing | None) -> Any:

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.core.arrays import PLAIN, Role, validate_role, validate_texts
-from pellucid.core.dimensions import Dimensions, Edit, Mixing, scaling, write_dimensions
+from pellucid.core.dimensions import Dimensions, Edit, Mixing, scaling
 from pellucid.core.embedder import Vectors
-from pellucid.core.mixing import finite, mixed_rows, mixing_tensors, read_mixed
+from pellucid.core.mixing import mixed_rows, read_mixed
 from pellucid.core.query import Query, Terms
 from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, warn
 from pellucid.explain.rows import KEY_TOKEN, Row
@@ -40,12 +41,11 @@ from pellucid.keytokens.states import (
     state_width,
     text_embeddings,
 )
-from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Span, split_words
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.reading import whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
@@ -128,9 +128,6 @@ def _union(spans: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
     return tuple(sorted({span for word_spans in spans for span in word_spans}))
 
 
-_TENSORS, _CONFIG = "keytokens.safetensors", "keytokens.json"
-
-
 class KeyTokenQuery(Query):
     """A text as a key-token model reads it; the terms of a cosine are words, and shards of words its remainder."""
 
@@ -171,6 +168,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     family: ClassVar[str] = "keytokens"
     query_type: ClassVar[type[Query]] = KeyTokenQuery
+    _shapes: ClassVar[Mapping[str, str]] = {"fingerprint": "d", "offset?": "s", "head?": "v d"}
     settings: KeyTokenSettings
 
     def __init__(
@@ -228,35 +226,27 @@ class KeyTokenEmbedder(TransformerEmbedder):
         return model
 
     @classmethod
-    def _read(cls, folder: Path, config: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
-        path = folder / _TENSORS
-        tensors = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
-        if "fingerprint" not in tensors:
-            raise ModelFolderError(f"{path} holds no fingerprint; it is of another model or broken")
-        for name, shape in (("fingerprint", (-1,)), ("offset", (-1,)), ("head", (-1, -1))):
-            if name in tensors:
-                tensors[name] = finite(tensors[name], shape, f"{path}: {name!r}")
-        described = read_json(folder / _CONFIG)
+    def _from_files(
+        cls, backbone: Backbone, described: Any, tensors: dict[str, npt.NDArray[Any]], path: Path,
+        config: Mapping[str, Any],
+    ) -> Self:  # fmt: skip
         try:
             settings = KeyTokenSettings(**described["settings"])
             adjustment = Adjustment(offset=tensors.get("offset"), **described["adjustment"])
         except (KeyError, TypeError, InputError) as error:
-            raise ModelFolderError(f"{folder / _CONFIG} does not describe a key-token model: {error}") from error
-        opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
-        model = cls(opened, settings, head=tensors.get("head"), adjustment=adjustment)
+            raise ModelFolderError(f"{path.with_suffix('.json')} does not describe a key-token model: {error}") from error
+        model = cls(backbone, settings, head=tensors.get("head"), adjustment=adjustment)
         tokens, count = model.dimensions, config.get("dimensions")
         if type(count) is not int or not 1 <= count <= len(tokens):
             raise ModelFolderError(
-                f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
+                f"{path.parent / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
                 f"not {count!r:.40}"
             )
         saved = None if "mixing_values" in tensors else [token.about for token in tokens]
         mixing, dimensions = read_mixed(tensors, len(tokens), count, path, saved)
-        if mixing is None and list(dimensions) == list(tokens):
-            return model
-        if mixing is None:
-            return model._edited(scaling(dimensions, {}))
-        model.mixing, model._mixed_dimensions = mixing.without_zeros(), dimensions
+        if mixing is not None or list(dimensions) != list(tokens):
+            model.mixing = (mixing or scaling(dimensions, {}).mixing).without_zeros()
+            model._mixed_dimensions = dimensions
         return model
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None) -> None:
@@ -272,19 +262,10 @@ class KeyTokenEmbedder(TransformerEmbedder):
         """
         self._save(path, backbone_name=backbone_name)
 
-    def _write(self, folder: Path, *, backbone_name: str | None = None) -> dict[str, Any]:
-        write_backbone(folder, self.backbone, backbone_name)
-        offset = self.adjustment.offset
-        tensors: dict[str, Any] = {"fingerprint": self.backbone.fingerprint()}
-        if offset is not None:
-            tensors["offset"] = offset
-        if self.given_head:
-            tensors["head"] = self.head.rows()
-        write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing))
+    def _described(self, dtype: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any] | None]]:
         adjustment = {key: value for key, value in asdict(self.adjustment).items() if key != "offset"}
-        write_json(folder / _CONFIG, {"settings": asdict(self.settings), "adjustment": adjustment})
-        write_dimensions(folder / "dimensions.tsv", self.dimensions)
-        return {"dimensions": len(self.dimensions), **backbone_config(self.backbone, backbone_name)}
+        head = self.head.rows() if self.given_head else None
+        return {"adjustment": adjustment}, {"offset": self.adjustment.offset, "head": head}
 
     def identity(self) -> dict[str, Any]:
         """Return all that the vectors depend on, for `fingerprint`."""

@@ -19,7 +19,7 @@ torch does in `transformer/backbone.py`. A model on disk:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -27,25 +27,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role
-from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
+from pellucid.core.dimensions import Dimensions, Edit, Mixing
 from pellucid.core.embedder import Vectors
-from pellucid.core.mixing import after_edit, finite, mixing_tensors, read_mixed, sparse_units, strongest_source
+from pellucid.core.mixing import after_edit, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
 from pellucid.errors import InputError, ModelFolderError, shown
 from pellucid.lexicon.clusters import Clusters
-from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
 from pellucid.settings import Limits
 from pellucid.text.words import Span
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder
 from pellucid.transformer.reading import Encoding, ReadingSettings, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pellucid.transformer.backbone import Backbone
-
-_TENSORS, _DESCRIBED, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
 
 
 @dataclass(frozen=True)
@@ -118,6 +115,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
     family: ClassVar[str] = "lexicon"
     query_type: ClassVar[type[Query]] = LexiconQuery
+    _shapes: ClassVar[Mapping[str, str]] = {"centroids": "k d", "fingerprint": "d", "bias?": "k"}
     settings: LexiconSettings
 
     def __init__(
@@ -159,16 +157,25 @@ class LexiconEmbedder(TransformerEmbedder):
         self._read_with(backbone, settings or LexiconSettings())
 
     @classmethod
-    def _read(cls, folder: Path, config: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
-        path = folder / _TENSORS
-        tensors = _checked_tensors(path)
-        settings, clusters, dimension_words = _read_described(folder / _DESCRIBED, tensors)
-        opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
-        mixing, dimensions = read_mixed(tensors, len(clusters), len(dimension_words), path, dimension_words)
+    def _from_files(
+        cls, backbone: Backbone, described: Any, tensors: dict[str, npt.NDArray[Any]], path: Path,
+        config: Mapping[str, Any],
+    ) -> Self:  # fmt: skip
+        try:
+            stored = described["settings"].items()  # a setting that is off may be of another version
+            used = {name: value for name, value in stored if value or hasattr(LexiconSettings, name)}
+            settings, words = LexiconSettings(**used), _lists(described["words"])
+            about = words if described["about"] is None else _lists(described["about"])
+            (names,) = _lists([described["names"]])
+            assignment = tensors["assignment"].astype(np.int64, casting="safe")
+            clusters = Clusters(assignment, tensors["centroids"], list(names), words)
+        except (AttributeError, KeyError, TypeError, InputError) as error:
+            raise ModelFolderError(f"{path.with_suffix('.json')} does not describe a lexicon model: {error}") from error
+        mixing, dimensions = read_mixed(tensors, len(clusters), len(about), path, about)
         if mixing is None:  # what was renamed are the clusters themselves
             clusters = replace(clusters, names=dimensions.names, words=[item.about for item in dimensions])
         mixed = None if mixing is None else (mixing, dimensions)
-        return cls(opened, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
+        return cls(backbone, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -184,24 +191,14 @@ class LexiconEmbedder(TransformerEmbedder):
         """
         self._save(path, backbone_name=backbone_name, dtype=dtype)
 
-    def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
+    def _described(self, dtype: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any] | None]]:
         if dtype not in ("float32", "float16"):
             raise InputError(f"centroids and adapter are saved as float32 or float16, not {shown(dtype)}")
-        write_backbone(folder, self.backbone, backbone_name, dtype)
-        tensors: dict[str, npt.NDArray[Any]] = {
-            "centroids": self.clusters.centroids.astype(dtype),
-            "assignment": self.clusters.assignment.astype(np.int32),
-            "fingerprint": self.backbone.fingerprint(),
-        }
-        if self.bias is not None:
-            tensors["bias"] = self.bias
-        write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing))
-        described = {"settings": asdict(self.settings), "names": self.clusters.names, "words": self.clusters.words}
-        dimension_words = [item.about for item in self._dimensions]
-        same = dimension_words == self.clusters.words  # as in every model without merged dimensions
-        write_json(folder / _DESCRIBED, described | {"about": None if same else dimension_words}, indent=None)
-        write_dimensions(folder / _TABLE, self._dimensions)
-        return {"dimensions": len(self._dimensions), **backbone_config(self.backbone, backbone_name)}
+        clusters, about = self.clusters, [item.about for item in self._dimensions]
+        differs = about != clusters.words  # as in models with merged dimensions alone
+        described = {"names": clusters.names, "words": clusters.words, "about": about if differs else None}
+        arrays = {"centroids": clusters.centroids.astype(dtype), "assignment": clusters.assignment.astype(np.int32)}
+        return described, {**arrays, "bias": self.bias}
 
     def identity(self) -> dict[str, Any]:
         """Return all that the vectors depend on, for `fingerprint`."""
@@ -295,39 +292,6 @@ def _checked_bias(
     counts = np.bincount(assignment[clustered], minlength=len(clusters))
     sums = np.bincount(assignment[clustered], weights=values, minlength=len(clusters))
     return (sums / np.maximum(counts, 1)).astype(np.float32)
-
-
-def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the tensors after checking their shapes against each other."""
-    tensors, _ = read_tensors(path)
-    arrays = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
-    needed = ("centroids", "assignment", "fingerprint")
-    if not all(name in arrays for name in needed) or arrays["assignment"].dtype.kind != "i":
-        raise ModelFolderError(f"{path} must hold {', '.join(needed)}; it is of another model or broken")
-    arrays["centroids"] = finite(arrays["centroids"], (-1, -1), f"{path}: 'centroids'")
-    arrays["assignment"] = arrays["assignment"].astype(np.int64)
-    k, width = arrays["centroids"].shape
-    for name, side in (("fingerprint", width), ("bias", k)):
-        if name in arrays:
-            arrays[name] = finite(arrays[name], (side,), f"{path}: {name!r}")
-    return arrays
-
-
-def _read_described(
-    path: Path, tensors: dict[str, npt.NDArray[Any]]
-) -> tuple[LexiconSettings, Clusters, list[tuple[str, ...]]]:
-    """Return the settings, the clusters of the head, and what each dimension is about."""
-    described = read_json(path)
-    try:
-        stored = described["settings"].items()  # a setting that is off may be of another version
-        settings = LexiconSettings(**{name: value for name, value in stored if value or hasattr(LexiconSettings, name)})
-        words = _lists(described["words"])
-        dimension_words = words if described["about"] is None else _lists(described["about"])
-        (names,) = _lists([described["names"]])
-        clusters = Clusters(tensors["assignment"], tensors["centroids"], list(names), words)
-    except (AttributeError, KeyError, TypeError, InputError) as error:
-        raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
-    return settings, clusters, dimension_words
 
 
 def _lists(value: Any) -> list[tuple[str, ...]]:

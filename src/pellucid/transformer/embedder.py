@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,10 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role
+from pellucid.core.dimensions import Mixing, write_dimensions
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same
+from pellucid.core.mixing import mixing_tensors, read_arrays
 from pellucid.errors import InputError, ModelFolderError, shown, warn
 from pellucid.persistence.folder import resolve_reference
+from pellucid.persistence.store import read_json, write_json, write_tensors
 from pellucid.persistence.untrusted import WITHOUT_BARS, check_folder
 from pellucid.progress import Progress, length_batches
 from pellucid.text.words import Coverage, Span
@@ -46,8 +49,10 @@ class TransformerEmbedder(Embedder):
     """
 
     _reads_with: ClassVar[str] = "backbone"
+    _shapes: ClassVar[Mapping[str, str]]  # of the tensors that a folder holds, see `read_arrays`
     backbone: Backbone
     settings: ReadingSettings
+    mixing: Mixing | None
 
     def _read_with(self, backbone: Backbone, settings: ReadingSettings) -> None:
         self.backbone = backbone
@@ -67,6 +72,36 @@ class TransformerEmbedder(Embedder):
                 one than the model was made with.
         """
         return cls._open(path_or_id, backbone=backbone)
+
+    @classmethod
+    def _read(cls, folder: Path, config: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
+        path, described = folder / f"{cls.family}.safetensors", read_json(folder / f"{cls.family}.json")
+        tensors = read_arrays(path, cls._shapes)
+        opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
+        return cls._from_files(opened, described, tensors, path, config)
+
+    @classmethod
+    def _from_files(
+        cls, backbone: Backbone, described: Any, tensors: dict[str, npt.NDArray[Any]], path: Path,
+        config: Mapping[str, Any],
+    ) -> Self:  # fmt: skip
+        """Return the model of what its files hold; `path` is the one of tensors."""
+        raise NotImplementedError
+
+    def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
+        write_backbone(folder, self.backbone, backbone_name, dtype)
+        described, tensors = self._described(dtype)
+        stored = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        stored |= {"fingerprint": self.backbone.fingerprint(), **mixing_tensors(self.mixing)}
+        write_tensors(folder / f"{self.family}.safetensors", stored)
+        described = {"settings": asdict(self.settings), **described}
+        write_json(folder / f"{self.family}.json", described, indent=None)
+        write_dimensions(folder / "dimensions.tsv", self.dimensions)
+        return {"dimensions": len(self.dimensions), **backbone_config(self.backbone, backbone_name)}
+
+    def _described(self, dtype: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any] | None]]:
+        """Return what the files of JSON and of tensors, as `dtype`, hold of the family's own."""
+        raise NotImplementedError
 
     @abstractmethod
     def with_settings(self, settings: Any) -> Self:
