@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.arrays import Role, l2_normalize, to_2d_array
+from pellucid.core.arrays import Role, to_2d_array
 from pellucid.core.background import background
 from pellucid.explain.rows import DIMENSION, EMBEDDING, REMAINDER, JoinedRows, Measurement, Row
 from pellucid.process import cached_property
@@ -108,9 +108,7 @@ class Query:
     @cached_property
     def coordinates(self) -> Any:
         """What `terms` multiplies: float64 [dimension] or CSR [1, dimension], of length 1."""
-        if hasattr(self.vector, "tocsr"):
-            return self.unit.astype(np.float64)
-        return l2_normalize(self.vector, np.float64)[0]
+        return self.unit.astype(np.float64)
 
     @cached_property
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:

@@ -43,6 +43,8 @@ MAX_VARIANTS = 2 * N_ORDER_PAIRS * (MAX_PLAYERS - 1) + 1
 """Texts that are encoded at most to measure one text."""
 
 EMPTY_PASSAGE = "the score of an empty passage"
+EMPTY_PART = "(no words)"
+"""The part of a text that has none."""
 
 
 class Coalitions(NamedTuple):
@@ -140,17 +142,25 @@ class Variants:
 
     def rows(self) -> tuple[list[Row], Floats]:
         """Return a row for each distinct player, and which players it holds [rows, players]."""
-        keys = [lowercase(" ".join(canonicalize(self.text[slice(*span)]).split())) for span in self.spans]
-        spans_of = spans_by(zip(keys, self.spans))
-        names = (canonicalize(phrase_text(self.text, spans[0])) for spans in spans_of.values())
-        rows = [
-            Row(name, (name,), 0.0, 0.0, spans, key=(key,), kind=WORD)
-            for name, (key, spans) in zip(names, spans_of.items())
-        ]
-        row_of = {key: number for number, key in enumerate(spans_of)}
-        holds = np.zeros((len(rows), len(keys)))
-        holds[[row_of[key] for key in keys], np.arange(len(keys))] = 1.0
-        return rows, holds
+        return distinct_rows(self.text, self.spans, WORD)
+
+
+def distinct_rows(text: str, spans: Sequence[Span], kind: str) -> tuple[list[Row], Floats]:
+    """Return a row for each distinct part of a text, whatever its case, and which of the parts it holds [rows, parts].
+
+    An empty part is called `EMPTY_PART` and stands nowhere.
+    """
+    keys = [lowercase(" ".join(canonicalize(text[slice(*span)]).split())) for span in spans]
+    spans_of = spans_by(zip(keys, spans))
+    names = [canonicalize(phrase_text(text, spans[0])) or EMPTY_PART for spans in spans_of.values()]
+    rows = [
+        Row(name, (name,), 0.0, 0.0, spans if key else (), key=(key,), kind=kind)
+        for name, (key, spans) in zip(names, spans_of.items())
+    ]
+    row_of = {key: number for number, key in enumerate(spans_of)}
+    holds = np.zeros((len(rows), len(keys)))
+    holds[[row_of[key] for key in keys], np.arange(len(keys))] = 1.0
+    return rows, holds
 
 
 def standard_errors(estimates: Floats) -> Floats:

@@ -16,8 +16,8 @@ import numpy as np
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Terms
-from pellucid.core.removal import MAX_VARIANTS, Variants, root_mean_square, standard_errors
-from pellucid.dense.reasons import EMPTY_PART, Parts, Reasons
+from pellucid.core.removal import EMPTY_PART, MAX_VARIANTS, Variants, root_mean_square, standard_errors
+from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.tokenized import TokenizedText, text_units
 from pellucid.dense.vectors import check_vector_of_text, unit_vectors
 from pellucid.explain.rows import WORD, Measurement, Row

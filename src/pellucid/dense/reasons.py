@@ -19,7 +19,6 @@ import numpy as np
 from pellucid.core.arrays import Role, cosines
 from pellucid.core.query import EMPTY_TERMS, Floats, Marks, Query, Terms, scaled_terms, with_rows
 from pellucid.dense.tokenized import TokenizedText
-from pellucid.dense.vectors import at_length_1
 from pellucid.explain.groups import CONTEXT_NAME
 from pellucid.explain.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
 from pellucid.process import cached_property
@@ -27,8 +26,6 @@ from pellucid.static.words import check_pair_count
 from pellucid.text.words import JOINER, Coverage, Span
 
 _COMMON = "what all texts have in common"
-EMPTY_PART = "(no words)"
-"""The part of a text that has none."""
 
 
 class Parts(NamedTuple):
@@ -102,16 +99,6 @@ class EncoderQuery(Query):
             self.vector = self.unit = vector
 
     @cached_property
-    def vector(self) -> Any:
-        """The row that `encode` gives in this role, float32 [dimension]."""
-        return getattr(self.model, f"encode_{self.role}" if self.role else "encode")(self.text)
-
-    @cached_property
-    def unit(self) -> Any:
-        """The vector at length 1, float32 [dimension]."""
-        return at_length_1(self.vector[None])[0]
-
-    @cached_property
     def tokenized(self) -> TokenizedText:
         """The text as the encoder's tokenizer reads it."""
         return self.model.tokenized([self.text], self.role)[0]  # type: ignore[no-any-return]
@@ -120,11 +107,6 @@ class EncoderQuery(Query):
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text the encoder reads and the reasons can name, and the spans of other words."""
         return nameable(self.tokenized, self.model.reasons_at_hand)
-
-    @cached_property
-    def coordinates(self) -> Floats:
-        """The same as float64."""
-        return self.unit.astype(np.float64)  # type: ignore[no-any-return]
 
     @cached_property
     def centred(self) -> Floats:

@@ -19,13 +19,11 @@ import numpy as np
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Terms
-from pellucid.dense.reasons import EMPTY_PART, Parts, Reasons
+from pellucid.core.removal import distinct_rows
+from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import unit_vectors
-from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SENTENCE, Row
 from pellucid.text.sentences import sentence_spans
-from pellucid.text.unicode import canonicalize
-from pellucid.text.words import spans_by
 
 SPREAD = 1.75
 """How much further apart the parts are than the sentences' vectors: chosen for the sizes of Shapley values, on the
@@ -59,21 +57,10 @@ class SentenceReasons(Reasons):
         centred = vector - self.common
         parts = centred[None]
         if len(spans) > 1:
-            rows = unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)
-            parts = _parts(rows.astype(np.float64) - self.common, centred)
-        names = [" ".join(canonicalize(text[slice(*span)]).split()) for span in spans]
-        sentences = spans_by(zip(names, spans))  # a sentence that is repeated is one part
-        keys = list(sentences)
-
-        def row(part: int) -> Row:
-            char_spans = tuple(span for span in sentences[keys[part]] if keys[part])
-            name = canonicalize(phrase_text(text, char_spans[0])) if char_spans else EMPTY_PART
-            return Row(name, (name,), 0.0, 0.0, char_spans, key=(keys[part],), kind=SENTENCE)
-
-        vectors = np.zeros((len(keys), len(centred)))
-        row_of = {key: number for number, key in enumerate(keys)}
-        np.add.at(vectors, [row_of[name] for name in names], parts)
-        return Parts(vectors, row, total=centred)
+            vectors = unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)
+            parts = _parts(vectors.astype(np.float64) - self.common, centred)
+        rows, holds = distinct_rows(text, spans, SENTENCE)  # a sentence that is repeated is one part
+        return Parts(holds @ parts, rows.__getitem__, total=centred)
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each sentence of text 2 adds, or of text 1 where text 2 has only one."""

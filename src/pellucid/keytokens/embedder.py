@@ -220,9 +220,10 @@ class KeyTokenEmbedder(TransformerEmbedder):
         self._read_with(backbone, settings)
         self.adjustment = adjustment
 
-    def _copy(self) -> Self:
+    def _changed(self, settings: KeyTokenSettings | None = None, adjustment: Adjustment | None = None) -> Self:
         model = copy(self)
         model.folder = None  # it was opened from none
+        model._set(self.backbone, settings or self.settings, adjustment or self.adjustment)
         return model
 
     @classmethod
@@ -234,7 +235,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
             settings = KeyTokenSettings(**described["settings"])
             adjustment = Adjustment(offset=tensors.get("offset"), **described["adjustment"])
         except (KeyError, TypeError, InputError) as error:
-            raise ModelFolderError(f"{path.with_suffix('.json')} does not describe a key-token model: {error}") from error
+            raise ModelFolderError(
+                f"{path.with_suffix('.json')} does not describe a key-token model: {error}"
+            ) from error
         model = cls(backbone, settings, head=tensors.get("head"), adjustment=adjustment)
         tokens, count = model.dimensions, config.get("dimensions")
         if type(count) is not int or not 1 <= count <= len(tokens):
@@ -283,15 +286,11 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     def with_settings(self, settings: KeyTokenSettings) -> Self:
         """Return the same model with other settings: `replace(model.settings, top_k=1000)` of dataclasses."""
-        model = self._copy()
-        model._set(self.backbone, settings, self.adjustment)
-        return model
+        return self._changed(settings)
 
     def with_adjustment(self, adjustment: Adjustment) -> Self:
         """Return the same model with another adjustment, such as one fitted on other texts."""
-        model = self._copy()
-        model._set(self.backbone, self.settings, adjustment)
-        return model
+        return self._changed(adjustment=adjustment)
 
     def fitted(
         self,
@@ -416,6 +415,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         return logits
 
     def _edited(self, edit: Edit) -> Self:
-        model = self._copy()
+        model = self._changed()
         model.mixing, model._mixed_dimensions = edit.after(self.mixing).without_zeros(), edit.dimensions
         return model
