@@ -31,7 +31,7 @@ from pellucid.errors import CorpusError, InputError, check_integer
 from pellucid.static import TuningSettings
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import static_model
-from pellucid.static.training.languages import LanguageWords
+from pellucid.static.training.extraction import Extraction
 from pellucid.static.training.parallel import Languages, Parallel, read_parallel
 from pellucid.static.training.segmentation import word_finder
 from pellucid.static.training.tuning import PairBags, scale_of, tune_on_pairs
@@ -128,7 +128,7 @@ def anchored_words(
     *,
     vocabulary: int = 50_000,
     min_count: int = 2,
-) -> dict[str, LanguageWords]:
+) -> dict[str, Extraction]:
     """Return the words of two languages, by code, with vectors in the space of a teacher that knows the first."""
     # The words of both languages are the means of the teacher's vectors (`encode`: texts in, float vectors [texts, D]
     # out) of the sentence pairs they occur in. `join_languages` takes them.
@@ -138,7 +138,7 @@ def anchored_words(
     for code, sentences in zip(languages, (pairs.known_sentences, pairs.new_sentences), strict=True):
         language_vocabulary = Vocabulary(_frequent(code, sentences, vocabulary, min_count, cased=False))
         counts, means = _means(Bags.from_sentences(sentences, language_vocabulary), anchors, len(language_vocabulary))
-        brought[code] = LanguageWords(language_vocabulary.words, counts, means.astype(np.float32), sentences)
+        brought[code] = Extraction(language_vocabulary.words, counts, means.astype(np.float32), sentences)
     return brought
 
 

@@ -39,7 +39,7 @@ from pellucid.static import (
 )
 from pellucid.static.bags import Bags
 from pellucid.static.training.extraction import Extraction, extract
-from pellucid.static.training.languages import LanguageWords, join_languages, pair_bags
+from pellucid.static.training.languages import join_languages, pair_bags
 from pellucid.static.training.tuning import refine
 from pellucid.transformer.backbone import half_dtype
 from recipes.several_teachers import join_extractions
@@ -79,10 +79,10 @@ def in_half(teacher: Any) -> Any:
     return teacher.to(getattr(torch, half_dtype()))
 
 
-def words_of(found: Extraction, most: int) -> LanguageWords:
+def words_of(found: Extraction, most: int) -> Extraction:
     """Return the most frequent words of a language that the teacher saw."""
     rows = np.flatnonzero(np.any(found.vectors != 0, axis=1))[:most]
-    return LanguageWords([found.words[row] for row in rows], found.counts[rows], found.vectors[rows], found.sentences)
+    return Extraction([found.words[row] for row in rows], found.counts[rows], found.vectors[rows], found.sentences)
 
 
 def foreign_text(parallel: Path, language: str) -> list[str]:

@@ -35,7 +35,7 @@ from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings, TuningSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.extraction import Extraction, extract
-from pellucid.static.training.languages import LanguageWords, join_languages, pair_bags
+from pellucid.static.training.languages import join_languages, pair_bags
 from pellucid.static.training.tuning import refine, tune_on_pairs
 from recipes.several_teachers import join_extractions
 from recipes.static_multi import foreign_text, open_e5
@@ -105,11 +105,11 @@ class Languages:
         return {code: extract(e5, self.corpus(code), self.work_dir / code, settings[code]) for code in ALL}
 
     @cached_property
-    def brought(self) -> dict[str, LanguageWords]:
+    def brought(self) -> dict[str, Extraction]:
         """The words of each language, and as many sentences of each at most."""
         most = FOREIGN.max_sentences
         return {
-            code: LanguageWords(one.words, one.counts, one.vectors, one.sentences[:most])
+            code: Extraction(one.words, one.counts, one.vectors, one.sentences[:most])
             for code, one in self.extracted.items()
         }
 

@@ -16,8 +16,8 @@ import pytest
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.training import languages
 from pellucid.static.training.distill import PcaSettings
+from pellucid.static.training.extraction import Extraction
 from pellucid.static.training.languages import (
-    LanguageWords,
     check_pairs,
     distill_languages,
     join_languages,
@@ -146,8 +146,8 @@ def test_languages_that_meet_in_a_third_one(teacher, world, tmp_path):
 
 
 def test_one_table_for_all_languages():
-    first = LanguageWords(["the", "taxi", "unseen", "cat"], np.array([6, 2, 1, 1]), rows(1, 2, 0, 3), [])
-    second = LanguageWords(["taxi", "die", "cat"], np.array([30, 10, 60]), rows(4, 5, 9), [])
+    first = Extraction(["the", "taxi", "unseen", "cat"], np.array([6, 2, 1, 1]), rows(1, 2, 0, 3), [])
+    second = Extraction(["taxi", "die", "cat"], np.array([30, 10, 60]), rows(4, 5, 9), [])
     words, vectors = merge_words([first, second])
     assert words == ["cat", "the", "taxi", "die"]  # shares 0.1 + 0.6, 0.6, 0.2 + 0.3, 0.1
     np.testing.assert_array_equal(vectors, rows(6, 1, 3, 5))
@@ -170,7 +170,7 @@ def test_pca_of_as_many_sentences_of_each_language(tmp_path):
         vectors = generator.normal(size=(12, 6)).astype(np.float32)
         numbers = generator.integers(0, 12, (count, 4))
         sentences = [" ".join(words[n] for n in row) for row in numbers]
-        brought[code] = LanguageWords(words, np.ones(12, np.int64), vectors, [*sentences, "unknown"])
+        brought[code] = Extraction(words, np.ones(12, np.int64), vectors, [*sentences, "unknown"])
         means.append(vectors[numbers[::step]].mean(axis=1))
     settings = (PcaSettings(dimensions=3, drop=2), replace(SMALL[1], steps=0))
     model = join_languages(brought, {("en", "de"): "not read"}, None, *settings)

@@ -14,6 +14,7 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, guessed_words, guesses_note, spearman
 from pellucid.core.embedder import Embedder
+from pellucid.core.query import EncodedPair
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report, frame
@@ -21,7 +22,6 @@ from pellucid.explain.views.report import Report, frame
 if TYPE_CHECKING:
     from pellucid.explain.explanation import Explanation
 
-_CHUNK_PAIRS = 4_096
 _RANK_DECIMALS = 6  # of a score that count for its rank; the rest is rounding of float32
 
 Pair = tuple[str, str]
@@ -42,16 +42,6 @@ def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
     if not checked:
         raise InputError("no pairs of texts are given")
     return checked
-
-
-def pair_scores(model: Embedder, pairs: Sequence[Pair]) -> Floats:
-    """Return the cosine of each pair of texts, float64 [pairs]; 0 where a text has no known word."""
-    scores = np.empty(len(pairs))
-    for start in range(0, len(pairs), _CHUNK_PAIRS):
-        block = pairs[start : start + _CHUNK_PAIRS]
-        firsts, seconds = (model.encode([pair[side] for pair in block]) for side in (0, 1))
-        scores[start : start + len(block)] = model.similarity_pairwise(firsts, seconds)
-    return scores
 
 
 class Change(NamedTuple):
@@ -188,7 +178,7 @@ def compare(
         raise InputError(f"gold is {shown(gold)}; give {len(pairs)} finite numbers, one a pair")
     check_integer("top_k", top_k, 0)
     check_integer("rows", rows, 0)
-    scores = np.stack([pair_scores(model, pairs) for model in models], axis=1)  # [pairs, models]
+    scores = np.stack([EncodedPair(model, None, None).scores(pairs) for model in models], axis=1)  # [pairs, models]
     ranked = np.round(scores, _RANK_DECIMALS)
     columns = range(1, len(models))
     return Comparison(

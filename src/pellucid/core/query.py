@@ -52,10 +52,9 @@ class Terms(NamedTuple):
 def scaled_terms(terms: Terms, factor: float) -> Terms:
     """Return terms times a factor: those of a part of a score that counts as much."""
     measured, score = terms.measurement, terms.score
-    if measured is not None:
-        measured = measured._replace(standard_error=abs(factor) * measured.standard_error)
     return terms._replace(
-        values=terms.values * factor, measurement=measured,
+        values=terms.values * factor,
+        measurement=measured and measured._replace(standard_error=abs(factor) * measured.standard_error),
         marks=terms.marks and terms.marks._replace(values=terms.marks.values * factor),
         score=None if score is None else score * factor,
     )  # fmt: skip

@@ -99,16 +99,11 @@ def word_rows(
         if not name:
             continue
         first, second, *_ = (*spans, ())
-        row = Row(name, (names[dimension_id],), value, 0.0, first, second, key=("word", name), kind=KEY_TOKEN)
-        if name in rows:  # several tokens spell it
-            previous = rows[name]
-            row = previous._replace(
-                parts=previous.parts + row.parts,
-                contribution=previous.contribution + row.contribution,
-                spans1=_union([previous.spans1, row.spans1]),
-                spans2=_union([previous.spans2, row.spans2]),
-            )
-        rows[name] = row
+        row = rows.get(name, Row(name, (), 0.0, 0.0, key=("word", name), kind=KEY_TOKEN))
+        rows[name] = row._replace(  # several tokens may spell it
+            parts=(*row.parts, names[dimension_id]), contribution=row.contribution + value,
+            spans1=_union([row.spans1, first]), spans2=_union([row.spans2, second]),
+        )  # fmt: skip
     return list(rows.values())
 
 

@@ -296,11 +296,9 @@ class StaticLexiconEmbedder(Embedder):
 
     def _like(self, **changes: Any) -> Self:
         arguments: dict[str, Any] = {
-            "mixing": self.mixing,
-            "max_active_dims": self.max_active_dims,
-            "dimensions": self._dimensions,
-        }
-        arguments |= {"table": self.table, **changes}
+            "table": self.table, "dimensions": self._dimensions, "mixing": self.mixing,
+            "max_active_dims": self.max_active_dims, **changes,
+        }  # fmt: skip
         return type(self)(self.vocabulary, **arguments)
 
     def _edited(self, edit: Edit) -> Self:

@@ -11,19 +11,19 @@ cannot be used is an error that names file and line.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, check_number
+from pellucid.settings import Settings
 from pellucid.text.tables import CorpusFile
 
 
 @dataclass(frozen=True)
-class TrainingRow:
+class TrainingRow(Settings):
     """One query and its candidates.
 
     Attributes:
@@ -50,15 +50,13 @@ class TrainingRow:
         Raises:
             InputError: the row cannot be used.
         """
+        super().__post_init__()
         for name, texts in (("query", (self.query,)), ("pos", self.pos), ("neg", self.neg)):
             for text in texts:
                 if not isinstance(text, str) or not text.strip():
                     raise InputError(f"{name!r} holds {text!r:.40}, which is not a text")
         if not self.pos:
             raise InputError("'pos' is empty; a query needs a text that belongs to it")
-        for name in ("prompt", "type"):
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f"{name!r} is {getattr(self, name)!r:.40}, which is not a text")
         if _own_candidates_only(self.type) and not self.neg:
             raise InputError(f"'neg' is empty, and a query of type {self.type!r} is compared only with its own texts")
         if self.pos_scores is None and self.neg_scores is None:
@@ -68,8 +66,7 @@ class TrainingRow:
                 n_scores = "none" if scores is None else len(scores)
                 raise InputError(f"'{name}_scores' and {name!r} do not match: {n_scores} for {len(texts)} texts")
             for score in scores:
-                if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-                    raise InputError(f"'{name}_scores' holds {score!r:.40}, which is not a finite number")
+                check_number(f"a score of '{name}_scores'", score)
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,8 @@ def check_token_ids(tokenizer: Any, rows: int) -> None:
     out_of_range = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
     if out_of_range:
         raise InputError(
-            f"the tokenizer has a token of number {out_of_range[0]}, and the model {rows} input embeddings"
+            f"the tokenizer has a token of number {out_of_range[0]}, and the model {rows} input embeddings; they are "
+            "of different models, or the model was not resized after tokens were added"
         )
     if len(vocabulary) <= len(tokenizer.all_special_ids):
         raise InputError(f"the tokenizer has {len(vocabulary)} special tokens and no word; its {TOKENIZER} is missing")

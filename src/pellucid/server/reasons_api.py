@@ -230,14 +230,12 @@ def index_routes(service: Service) -> APIRouter:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched(body.index)
         check_explained(body.query)
-        ids = [body.id, *([] if body.below is None else [body.below])]
-        for id in ids:
+        explanations = list[Explanation]()
+        weights: Any = {name: getattr(body, name) for name in ("weights", "word_weights", "steer", "synonyms")}
+        for id in [body.id, *([] if body.below is None else [body.below])]:
+            check_cancelled()
             if id not in index:
                 raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
-        explanations = list[Explanation]()
-        for id in ids:
-            check_cancelled()
-            weights: Any = {name: getattr(body, name) for name in ("weights", "word_weights", "steer", "synonyms")}
             hit = index.score(body.query, id, **weights)
             check_pairs(body.query, [hit], _n_models(index))
             explanations.append(hit.measured() if body.measure else hit.explain())

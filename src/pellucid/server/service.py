@@ -203,19 +203,13 @@ class Service:
 
     def model_name(self, name: str | None) -> str:
         """Return the name of the model that a request asks for; None is the first."""
-        if name is not None and name not in self.models:
-            message = f"no model {name!r:.80} is served here; there are: {', '.join(self.models)}"
-            raise ApiError(404, message, "model", "model_not_found")
-        return self.default if name is None else name
+        return _served("model", name, self.models)
 
     def searched(self, name: str | None = None) -> Index:
         """Return an index by its name, the first without one, or refuse."""
         if not self.indexes:
             raise ApiError(404, "no index is served here; start the server with: pellucid serve --index FOLDER")
-        if name is not None and name not in self.indexes:
-            message = f"no index {name!r:.80} is served here; there are: {', '.join(self.indexes)}"
-            raise ApiError(404, message, "index")
-        return next(iter(self.indexes.values())) if name is None else self.indexes[name]
+        return self.indexes[_served("index", name, self.indexes)]
 
     async def dense(self, name: str, texts: list[str], role: Role, *, normalize: bool, dimensions: int | None) -> Any:
         """Return dense rows, float32 [texts, dimensions]; refused where dimensions cannot be cut, or are too many."""
@@ -252,6 +246,14 @@ class Service:
             raise ApiError(500, f"the server failed: {type(error).__name__}; its log says why") from error
         finally:
             is_over.set()
+
+
+def _served(kind: str, name: str | None, served: Mapping[str, Any]) -> str:
+    """Return the name that a request asks for, the first without one."""
+    if name is not None and name not in served:
+        message = f"no {kind} {name!r:.80} is served here; there are: {', '.join(served)}"
+        raise ApiError(404, message, kind, f"{kind}_not_found")
+    return next(iter(served)) if name is None else name
 
 
 def _open_indexes(settings: ServerSettings) -> dict[str, Index]:

@@ -386,13 +386,7 @@ def prepare(
             f"{name or 'the model'} has weights in {model.dtype}, for which this processor has no instructions: it "
             'is many times slower than in float32. Open it with dtype="float32", or say model.backbone.model.float()'
         )
-    rows = len(model.get_input_embeddings().weight)
-    if len(tokenizer) > rows:
-        raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens and the model {rows} input embeddings; "
-            "they are of different models, or the model was not resized after tokens were added"
-        )
-    check_token_ids(tokenizer, rows)
+    check_token_ids(tokenizer, len(model.get_input_embeddings().weight))
     set_attention(model, attention)
     open_head(model, head_kind)
     length = context_length(model, tokenizer)

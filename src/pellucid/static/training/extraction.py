@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,11 +84,12 @@ class ExtractionSettings(Settings):
 class Extraction:
     """What one pass over the corpus left."""
 
-    words: list[str]  # most frequent first
+    words: Sequence[str]  # most frequent first
     counts: npt.NDArray[np.int64]  # [words] occurrences in the usable sentences
     vectors: npt.NDArray[np.float32]  # [words, hidden size]; a zero row where the teacher saw no whole occurrence
-    sentences: list[str]  # the usable ones, in order of the corpus
-    teacher_vectors: npt.NDArray[np.float16]  # [sentences, teacher dimension], each of length 1
+    sentences: Sequence[str]  # the usable ones, in order of the corpus, or some of them
+    # [sentences, teacher dimension], each of length 1; not needed to join languages
+    teacher_vectors: npt.NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
 
 
 def extract(
@@ -160,7 +161,7 @@ def shards(
 ) -> Iterator[tuple[list[str], bool]]:
     """Yield the usable sentences of a corpus, `size` at a time, and whether an earlier run has done them."""
     # What was appended and saved for a shard is committed when the next one is asked for.
-    sentences = usable_sentences(_reread(corpus, work), settings)
+    sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
     for index, shard in enumerate(iter(lambda: list(islice(sentences, size)), [])):
         done = index < work.metadata.get("shards_done", 0)
         yield shard, done
@@ -180,11 +181,6 @@ def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
     return work.file("corpus")
 
 
-def _reread(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
-    """Return the texts of a spooled `corpus`, which must be the same at every call."""
-    return work.texts("corpus", read_texts(corpus), str(corpus))
-
-
 def count_words(
     teacher: SentenceTransformer,
     corpus: Corpus,
@@ -201,7 +197,7 @@ def count_words(
     counter: Counter[str] = Counter()
     total = 0
     with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:
-        for sentence in usable_sentences(_reread(corpus, work), settings):
+        for sentence in usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings):
             counter.update(word.text for word in _words(sentence, settings))
             total += 1
             progress.advance()

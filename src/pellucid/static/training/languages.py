@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from pellucid.errors import CorpusError, InputError, shown
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
-from pellucid.static.training.extraction import ExtractionSettings, extract
+from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract
 from pellucid.static.training.parallel import Languages, Parallel, read_parallel
 from pellucid.static.training.segmentation import word_finder
 from pellucid.static.training.tuning import PairBags, TuningSettings, tune_on_pairs
@@ -39,15 +39,6 @@ if TYPE_CHECKING:
 
 _SENTENCES = 100_000  # of a language, for PCA; as in the paper's code
 _BLOCK = 65_536  # sentence pairs looked up or embedded at a time
-
-
-class LanguageWords(NamedTuple):
-    """What one language brings to a model of several."""
-
-    words: Sequence[str]  # its vocabulary, most frequent first
-    counts: npt.NDArray[np.int64]  # [words] how often they occur
-    vectors: npt.NDArray[np.float32]  # [words, D] in the space of the teacher; a word with a zero row is left out
-    sentences: Sequence[str]  # some text, for the principal components
 
 
 def distill_languages(
@@ -102,15 +93,13 @@ def distill_languages(
     for code, corpus in corpora.items():
         settings = replace(shared_settings, language=code)
         extracted = extract(teacher, corpus, work_dir / code, settings, show_progress_bar=show_progress_bar)
-        brought[code] = LanguageWords(
-            extracted.words, extracted.counts, extracted.vectors, _sample(extracted.sentences)
-        )
+        brought[code] = replace(extracted, sentences=_sample(extracted.sentences))
     subwords = subwords_of(teacher)
     return join_languages(brought, parallel, subwords, pca, tuning, show_progress_bar=show_progress_bar)
 
 
 def join_languages(
-    languages: Mapping[str, LanguageWords],
+    languages: Mapping[str, Extraction],
     parallel: Parallel,
     subwords: Tokenizer | None,
     pca: PcaSettings | None = None,
@@ -125,17 +114,16 @@ def join_languages(
     words, vectors = merge_words(list(languages.values()), pca.vocabulary)
     pca.check(vectors.shape[1])
     vocabulary = Vocabulary(words, subwords)
-    if pca.level == "word":
-        vectors = rotate(vectors, vectors, pca)
-    elif pca.level == "sentence":
-        vectors = rotate(vectors, _sentence_means(vectors, languages, vocabulary), pca)
+    if pca.level != "none":
+        sample = vectors if pca.level == "word" else _sentence_means(vectors, languages, vocabulary)
+        vectors = rotate(vectors, sample, pca)
     if tuning.steps:
         pairs = [pair_bags(file, codes, vocabulary) for codes, file in parallel.items()]
         vectors = tune_on_pairs(vectors, pairs, tuning, show_progress_bar=show_progress_bar)
     return StaticEmbedder(vocabulary, vectors)
 
 
-def merge_words(languages: Sequence[LanguageWords], limit: int | None = None) -> tuple[list[str], Vectors]:
+def merge_words(languages: Sequence[Extraction], limit: int | None = None) -> tuple[list[str], Vectors]:
     """Return the words of all `languages` and their vectors, float32 [words, D].
 
     A word of several languages gets the average of its vectors there. The order is by frequency: a word's share of its
@@ -182,7 +170,7 @@ def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
         )
 
 
-def _sentence_means(vectors: Vectors, languages: Mapping[str, LanguageWords], vocabulary: Vocabulary) -> Vectors:
+def _sentence_means(vectors: Vectors, languages: Mapping[str, Extraction], vocabulary: Vocabulary) -> Vectors:
     """Return the means of the words of sentences, as many of each language."""
     bags = {code: Bags.from_sentences(_sample(brought.sentences), vocabulary) for code, brought in languages.items()}
     filled = {code: np.flatnonzero(np.diff(bag.offsets)) for code, bag in bags.items()}
