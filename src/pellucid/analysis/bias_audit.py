@@ -371,10 +371,8 @@ def bias(model: Embedder, pairs: Any = "gender", *, targets: Any = "occupations"
     check_model(model)
     word_pairs, (target_rows, targets_source, expected) = read_pairs(pairs), read_targets(targets)
     notes: list[str] = []
-    pair_texts = [" ".join(row[:2]) for row in word_pairs.rows]
-    rows: list[WordPair] = _without_guesses(model, word_pairs.rows, pair_texts, "pair", notes)
-    target_texts = [target.text for target in target_rows]
-    target_rows = _without_guesses(model, target_rows, target_texts, "target", notes, _MAX_GUESSED)
+    rows: list[WordPair] = _without_guesses(model, word_pairs.rows, "pair", notes)
+    target_rows = _without_guesses(model, target_rows, "target", notes, _MAX_GUESSED)
     if isinstance(targets, str) and word_pairs.name not in _NUMBERS_FIT.get(targets, (word_pairs.name,)):
         expected = ""  # the percent of women says nothing of nationalities
     if not expected:
@@ -398,9 +396,10 @@ def bias(model: Embedder, pairs: Any = "gender", *, targets: Any = "occupations"
 
 
 def _without_guesses(
-    model: Embedder, items: Sequence[Any], texts: list[str], noun: str, notes: list[str], most: float = 0.0
+    model: Embedder, items: Sequence[Any], noun: str, notes: list[str], most: float = 0.0
 ) -> list[Any]:
-    """Return the items of whose words the model guesses at most a part; a note names the words."""
+    """Return the pairs or targets of whose words the model guesses at most a part; a note names the words."""
+    texts = [item.text if isinstance(item, Target) else " ".join(item[:2]) for item in items]
     guesses = guessed_words(model, texts)
     n_words = [len({lowercase(word.text) for word in split_words(text)}) for text in texts]
     selected = [item for item, words, n in zip(items, guesses, n_words) if len(words) <= most * n]

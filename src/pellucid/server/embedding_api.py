@@ -51,8 +51,7 @@ def openai_routes(service: Service) -> APIRouter:
         name = service.model_name(body.model)
         texts = [body.input] if isinstance(body.input, str) else body.input
         rows = await service.dense(name, texts, body.input_type, normalize=True, dimensions=body.dimensions)
-        is_base64 = body.encoding_format == "base64"
-        rows = [base64.b64encode(row).decode() for row in rows] if is_base64 else rows
+        rows = [base64.b64encode(row).decode() for row in rows] if body.encoding_format == "base64" else rows
         words = sum(text.count(" ") + 1 for text in texts)
         data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
         return answer({
@@ -117,9 +116,7 @@ def inference_routes(service: Service) -> APIRouter:
         documents = await service.batchers[name].encode(body.texts, "document")
         scores = service.models[name].similarity(query, documents)[0]
         order = np.argsort(-scores, kind="stable").tolist()
-        entries: list[dict[str, Any]] = [{"index": number, "score": float(scores[number])} for number in order]
-        if body.return_text:
-            entries = [{**entry, "text": body.texts[entry["index"]]} for entry in entries]
-        return answer(entries)
+        texts = [{"text": text} if body.return_text else {} for text in body.texts]
+        return answer([{"index": number, "score": float(scores[number]), **texts[number]} for number in order])
 
     return router
