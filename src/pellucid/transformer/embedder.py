@@ -89,13 +89,12 @@ class TransformerEmbedder(Embedder):
         raise NotImplementedError
 
     def _write(self, folder: Path, *, backbone_name: str | None = None, dtype: str = "float32") -> dict[str, Any]:
-        write_backbone(folder, self.backbone, backbone_name, dtype)
         described, tensors = self._described(dtype)
+        write_backbone(folder, self.backbone, backbone_name, dtype)
         stored = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         stored |= {"fingerprint": self.backbone.fingerprint(), **mixing_tensors(self.mixing)}
         write_tensors(folder / f"{self.family}.safetensors", stored)
-        described = {"settings": asdict(self.settings), **described}
-        write_json(folder / f"{self.family}.json", described, indent=None)
+        write_json(folder / f"{self.family}.json", {"settings": asdict(self.settings), **described}, indent=None)
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
         return {"dimensions": len(self.dimensions), **backbone_config(self.backbone, backbone_name)}
 
