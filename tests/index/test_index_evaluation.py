@@ -204,3 +204,22 @@ def test_two_settings_are_compared_query_by_query(index):
     assert index.compare(QUERIES, both, both, RELEVANT).changes == ()
     with pytest.raises(InputError, match="did you mean 'weights'"):
         index.compare(QUERIES, {}, {"weigths": {}})
+
+
+def test_a_check_that_fails_has_its_rank(tmp_path):
+    (table := tmp_path / "c.tsv").write_text("query\tid\twithin\nhorse\th\t\ncars\t29\t30\ncars\t29\t\nhorse\tnix\t\n")
+    with Index.create(tmp_path / "index", {}) as made:
+        made.add([*(f"text {n} about cars" for n in range(30)), "a horse"], ids=[*range(30), "h"])
+        assert made.check([("horse", "h"), ("cars", 29, 30), ("cars", "0", 1)]) == []
+        assert made.check(table) == [("cars", "29", 10, 30), ("horse", "nix", 10, None)]
+        shown = run("index", "check", made.folder, table, code=1).stdout
+        assert shown == (
+            "cars: 29 is rank 30; it must be within 10\nhorse: nix is not in the index; it must be within 10\n"
+        )
+        table.write_text("query\tdoc\na\tb\n")
+        for checks, said in (
+            ([], "no checks"), (5, "no checks"), (table, "no column"), (["ab"], "check 1 is 'ab'"),
+            ([("a", "b", 0)], "within of check 1 is 0"), ([("a", None)], "the id of check 1 is None"),
+        ):  # fmt: skip
+            with pytest.raises((InputError, CorpusError), match=said):
+                made.check(checks)

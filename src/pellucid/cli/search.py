@@ -371,6 +371,30 @@ def compare(
 
 
 @index.command()
+def check(
+    folder: _Folder,
+    checks: Annotated[Path, typer.Argument(help="A table with the columns query, id and, if need be, within.")],
+) -> None:
+    """Check that queries find the documents they must find; the exit code is 1 if one does not.
+
+    A check is a row of .tsv, .csv, .jsonl or .xlsx: the query, the id of the document, and
+    how many first hits it must be among, 10 without `within`. Failed checks are shown with
+    the rank that the document has.
+
+    \b
+    Examples:
+      pellucid index check my-index checks.tsv
+    """
+    with _open(folder) as opened:
+        failed = opened.check(checks)
+        for query, id, within, rank in failed:
+            place = f"rank {rank:,}" if rank else "not among the first hits" if id in opened else "not in the index"
+            say(f"{query}: {id} is {place}; it must be within {within:,}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@index.command()
 def calibrate(
     folder: _Folder,
     queries: Annotated[Path | None, typer.Option(help="Texts that the documents answer, one a line.")] = None,

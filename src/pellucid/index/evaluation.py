@@ -6,7 +6,8 @@ not hold. All searches are of one commit, with its word weights; each query is e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,12 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
-from pellucid.errors import InputError, importing, shown
+from pellucid.errors import CorpusError, InputError, check_integer, importing, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
+from pellucid.index.documents import validate_id
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
-from pellucid.index.search import score_document, search
+from pellucid.index.query import SearchQuery
+from pellucid.index.search import plan_of, score_document, search
 from pellucid.index.settings import validate_synonyms, validate_word_weights
+from pellucid.text.tables import CorpusFile
 from pellucid.text.unicode import canonicalize, well_formed
 
 Queries = Mapping[str, str]
@@ -32,6 +36,12 @@ Floats = npt.NDArray[np.float64]
 
 TOGETHER = "together"
 """The name of all parts, as searches weigh them."""
+
+Checks = Iterable[tuple[Any, ...]] | str | os.PathLike[str] | CorpusFile
+"""Queries, each with the id of a document and, unless it is 10, how many first hits it must be among; or their file."""
+
+MAX_CHECKED_RANK = 1000
+"""Hits that are searched for the rank of a document that a query must find."""
 
 MAX_LACKED_ROWS = 3  # of what a missed document lacked
 MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
@@ -136,6 +146,50 @@ class IndexEvaluation(Report):
         lacked = ", ".join(f"{name} {signed(value)}" for name, value in missed.lacked)
         first = f"{missed.first_score:.3f}" if missed.first else "\u2013"
         return f"{missed.query}: {missed.text}", rank, score, first, missed.document, ", ".join(missed.found_by), lacked
+
+
+class FailedCheck(NamedTuple):
+    """A query that does not find the document that it must find.
+
+    Attributes:
+        query: the text.
+        id: of the document.
+        within: how many first hits it must be among.
+        rank: the rank that it has; None where it is not among the first 1,000.
+    """
+
+    query: str
+    id: str
+    within: int
+    rank: int | None
+
+
+def check(snapshot: Snapshot, checks: Checks) -> list[FailedCheck]:
+    """Search for each document that a query must find; see `Index.check`."""
+    rows = _read_checks(checks) if isinstance(checks, (str, os.PathLike, CorpusFile)) else checks
+    failed, number = list[FailedCheck](), 0
+    for number, row in enumerate(rows if isinstance(rows, Iterable) else (), 1):
+        if not isinstance(row, (tuple, list)) or len(row) not in (2, 3):
+            raise InputError(f"check {number} is {shown(row)}; give a query, an id and, if need be, a number of hits")
+        query, document_id, within = row[0], validate_id(row[1], f"the id of check {number}"), (*row, 10)[2]
+        check_integer(f"within of check {number}", within)
+        hits = search(plan_of(snapshot, SearchQuery(query)), max(within, MAX_CHECKED_RANK))
+        rank = next((rank for rank, hit in enumerate(hits, 1) if hit.id == document_id), None)
+        if rank is None or rank > within:
+            failed.append(FailedCheck(query, document_id, within, rank))
+    if not number:
+        raise InputError("there are no checks; give pairs of a query and an id, or a table with these columns")
+    return failed
+
+
+def _read_checks(source: str | os.PathLike[str] | CorpusFile) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table of checks."""
+    file = source if isinstance(source, CorpusFile) else CorpusFile(source)
+    names = ["query", "id", *(["within"] if "within" in file.column_names() else [])]
+    for row, (query, id, *within) in file.cells(names):
+        if not query or not id or not all(text.isdecimal() or not text for text in within):
+            raise CorpusError(f"{file.locate(row)} has no query, no id, or a value of 'within' that is no number")
+        yield (query, id, *(int(text) for text in within if text))
 
 
 class JudgedQueries:

@@ -24,7 +24,17 @@ from pellucid.index.calibration import calibrate
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.comparison import Settings, SettingsComparison, compare
-from pellucid.index.evaluation import MAX_GRADE, IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
+from pellucid.index.evaluation import (
+    MAX_GRADE,
+    Checks,
+    FailedCheck,
+    IndexEvaluation,
+    JudgedQueries,
+    Queries,
+    Relevant,
+    check,
+    evaluate,
+)
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.judgements import read_judgements, write_judgement
 from pellucid.index.metadata import KINDS
@@ -375,6 +385,20 @@ class Index(DocumentCollection):
         """
         check_integer("top_k", top_k)
         return compare(self.snapshot(), queries, first, second, relevant, top_k)
+
+    def check(self, checks: Checks) -> list[FailedCheck]:
+        """Search for documents that queries must find; return the checks that fail, with the ranks that these have.
+
+        Args:
+            checks: pairs of a query and the id of a document, which must be among the first 10 hits; or with a third
+                value among so many. Or a table with the columns query, id and, if need be, within: a path or a
+                `CorpusFile`.
+
+        Raises:
+            InputError: there are no checks, or one has a value that cannot be used.
+            CorpusError: the file cannot be read, or lacks a column or a cell.
+        """
+        return check(self.snapshot(), checks)
 
     def judge(self, query: str, id: str | int, grade: int | None = 1) -> None:
         """Note in the index's folder that a person judged a document for a query.
