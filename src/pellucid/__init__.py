@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         audit as audit,
         bias as bias,
         cards as cards,
+        cite as cite,
         compare as compare,
         rank as rank,
         report as report,
@@ -48,7 +49,7 @@ else:
         __name__,
         {
             "pellucid": "errors",
-            "pellucid.analysis": "audit bias cards compare rank report topics",
+            "pellucid.analysis": "audit bias cards cite compare rank report topics",
             "pellucid.anchors": "AnchorEmbedder choose_anchors",
             "pellucid.core.embedder": "Embedder",
             "pellucid.bulk": "duplicates encode_corpus read_shards",

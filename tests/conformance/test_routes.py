@@ -171,7 +171,7 @@ def test_slashes_at_the_end_and_wrong_routes_are_named(url: str) -> None:
             assert answer.startswith(b"HTTP/1.1 405") and b"allow: %s\r\n" % allowed in answer, answer
 
 
-@pytest.mark.parametrize("path", ["/search", "/explain", "/why", "/describe", "/documents"])
+@pytest.mark.parametrize("path", ["/search", "/explain", "/why", "/describe", "/documents", "/cite"])
 def test_questions_are_smaller_than_corpora(url: str, path: str) -> None:
     status, answer = ask(url, path, {"query": "a" * (2 << 20)})
     assert status == 413 and "1,048,576 bytes" in answer["error"]
@@ -192,6 +192,7 @@ def bodies() -> dict[str, dict[str, Any]]:
         "/rerank": {"query": "a", "texts": ["b"]},
         "/explain": {"text1": "a loan", "text2": "a house"},
         "/describe": {"text": "a loan", "top_k": 3},
+        "/cite": {"answer": "a loan", "passages": ["a loan for a house"], "top_k": 3, "min_probability": 0.5},
         "/search": {
             "query": "river", "top_k": 3, "rows": 2, "where": {"n": {"gte": 1}}, "weights": {"bm25": 1},
             "word_weights": {"river": 1},

@@ -91,6 +91,8 @@ def test_explanations_are_those_of_the_library(url: str, static: StaticEmbedder)
     _, about = ask(url, "/describe", {"text": texts[0], "top_k": 2, "explanation": True})
     assert about["description"] == static.describe(texts[0], top_k=2) and about["coverage"] == 1
     assert about["explanation"].pop("notes") and about["explanation"] == json.loads(static.explain(texts[0]).to_json())
+    _, cited = ask(url, "/cite", {"answer": texts[0], "passages": texts, "top_k": 2})
+    assert cited == json.loads(pellucid.cite(texts[0], texts, static, top_k=2).to_json()) and cited["citations"]
     for lacking in ({"text1": texts[0]}, {"text1": texts[0], "text2": None}, {"text2": texts[0]}):
         assert ask(url, "/explain", lacking)[0] == 422
     _, difference = ask(url, "/explain", {"text1": texts[0], "text2": texts[1], "text3": texts[2]})

@@ -77,9 +77,10 @@ def mcp(
 ) -> None:
     """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
 
-    The tools are explain (why two texts are similar), describe (what a text is about)
-    and, with --index, search (documents with the reasons for their scores). The first
-    model is the default. Needs pellucid[mcp].
+    The tools are explain (why two texts are similar), describe (what a text is
+    about), cite (which sentences of passages support an answer) and, with --index,
+    search (documents with the reasons for their scores). The first model is the
+    default. Needs pellucid[mcp].
 
     \b
     Examples:

@@ -31,6 +31,7 @@ _NUMBER = re.compile(rf"\d+(?:[.,:-]\d+)*|(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)}
 _WORD = re.compile(r"\w+")
 _TIED = re.compile(r"\w+(?:[-\u2010\u2011.:]\w+)+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|y|s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
+_NAME = re.compile(r"(?<=[\w,)] )[^\W\d_a-z]\w+|\b\w+[A-Z]\w*")  # a capital that no sentence's beginning gave
 _PIECES = frozenset({"n", "t", "don", "won"})  # of "don't", which are words or letters of their own
 _SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*(?!\W*\d)")  # "no. 7" denies nothing
 
@@ -264,6 +265,38 @@ def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[s
     """
     if max(map(len, texts)) > MAX_COMPARED_CHARS:
         return
+    # quantities may be equal: 750 ml and 0.75 l
+    numbers = ("numbers that only one text has", _lone_numbers(texts))
+    for what, of_texts in (numbers, ("the names differ", _exchanged_names(texts))):
+        if all(of_texts):
+            named = " / ".join(", ".join(of_text[:_MAX_NAMED]) for of_text in of_texts)
+            yield f"{what}: {named}", {lowercase(name) for of_text in of_texts for name in of_text}
+    for number, denying in _lone_denials(texts):
+        yield f'only {labels[number]} says "{denying[0]}"', {*denying}
+
+
+def unsupported_details(claim: str, source: str, passage: str) -> Iterator[str]:
+    """Yield what a sentence says and the sentence of a passage that it is compared with does not.
+
+    These are numbers that the source lacks, names that the passage lacks or that stand in each other's place, and a
+    negation that only one of the two has.
+    """
+    said, is_named = _words([passage]), not _has_no_names((claim,))
+    changes = [change.words for change in find_changes((claim, source))] if is_named else []
+    names = [one for one, other in changes if one[:1].isupper() and other[:1].isupper() and not _are_forms(one, other)]
+    names += [  # a name has no form of one or two letters
+        name for name in (_NAME.findall(claim) if is_named else ()) if lowercase(name) != name
+        and not (_words([name]) <= said or any(len(word) > 2 and _are_forms(name, word) for word in said))
+    ]  # fmt: skip
+    for what, words in (("numbers", _lone_numbers((claim, source))[0]), ("names", [*dict.fromkeys(names)])):
+        if words:
+            yield f"{what} not in the source: {_some(words)}"
+    for number, denying in _lone_denials((claim, source)):
+        yield f"only the {('answer', 'source')[number]} says {_quoted(denying[0])}"
+
+
+def _lone_numbers(texts: Sequence[str]) -> list[list[str]]:
+    """Return the numbers of each of two texts that the other one lacks, as they are written."""
     numbers = [
         {
             _value_of(number): number
@@ -274,25 +307,21 @@ def differences(texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[s
         for text in texts
     ]
     pieces = [{value: set(re.findall(r"[\d.]+", value)) for value in of_text} for of_text in numbers]
-    only = [
+    return [
         # "2010-2015" says the same as "from 2010 to 2015", and 2:1 not as 1:2
         [of_text[n] for n in own if n not in other and not own[n] <= {*other} and n not in set().union(*other.values())]
         for of_text, own, other in zip(numbers, pieces, pieces[::-1])
     ]
-    # quantities may be equal: 750 ml and 0.75 l
-    for what, of_texts in (("numbers that only one text has", only), ("the names differ", _exchanged_names(texts))):
-        if all(of_texts):
-            named = " / ".join(", ".join(of_text[:_MAX_NAMED]) for of_text in of_texts)
-            yield f"{what}: {named}", {lowercase(name) for of_text in of_texts for name in of_text}
+
+
+def _lone_denials(texts: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """Return the index of the text that denies where the other one does not, with its words that do, in lower case."""
     words = [_SAID.findall(lowercase(text)) for text in texts]
-    denials = [function_words(of_text).negation - _PIECES for of_text in words]
     denying = [
         [w for w in of_text if w in denial or w.endswith(("n't", "n\u2019t"))]
-        for of_text, denial in zip(words, denials)
+        for of_text, denial in ((of_text, function_words(of_text).negation - _PIECES) for of_text in words)
     ]
-    if bool(denying[0]) != bool(denying[1]):
-        number = int(bool(denying[1]))
-        yield f'only {labels[number]} says "{denying[number][0]}"', {*denying[number]}
+    return [(number, denying[number]) for number in (0, 1) if denying[number] and not denying[1 - number]]
 
 
 def _value_of(number: str) -> str:
@@ -302,16 +331,18 @@ def _value_of(number: str) -> str:
 
 
 def _exchanged_names(texts: Sequence[str]) -> list[list[str]]:
-    """Return the names of two texts that stand in each other's place.
-
-    None where a capital letter tells no name: of German texts, and of headlines with Most Words Written So.
-    """
-    words = [word for text in texts for word in _WORD.findall(text)]
-    is_german = "nicht" in function_words(map(lowercase, words)).negation
-    if is_german or 2 * sum(word[0].isupper() for word in words) > len(words):
+    """Return the names of two texts that stand in each other's place."""
+    if _has_no_names(texts):
         return [[], []]
     changes = [change.words for change in find_changes((texts[0], texts[1])) if all(map(_is_name, change.words, texts))]
     return [[words[text] for words in changes if not _are_forms(*words)] for text in (0, 1)]
+
+
+def _has_no_names(texts: Iterable[str]) -> bool:
+    """Whether a capital letter tells no name: of German texts, and of headlines with Most Words Written So."""
+    words = [word for text in texts for word in _WORD.findall(text)]
+    n_capitals = sum(word[0].isupper() for word in words)
+    return 2 * n_capitals > len(words) or "nicht" in function_words(map(lowercase, words)).negation
 
 
 def _are_forms(first: str, second: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
+from pellucid.analysis.citing import MIN_PROBABILITY, Citations, cite
 from pellucid.analysis.ranking import WhyAbove
 from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Passage, passage_terms
@@ -323,6 +324,15 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def _explained(self, item: Hit) -> Explanation:
         return item.explain()
+
+    def cite(
+        self, answer: str, model: Any = "static-en", *, top_k: int = 3, min_probability: float = MIN_PROBABILITY
+    ) -> Citations:
+        """Find the sentences of the hits that support each sentence of an answer, see `pellucid.cite`.
+
+        Passage `n` of a support is the text of hit `n`, from 0.
+        """
+        return cite(answer, [hit.text for hit in self], model, top_k=top_k, min_probability=min_probability)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""

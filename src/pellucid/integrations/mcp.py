@@ -7,6 +7,7 @@ from functools import wraps
 from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pellucid.analysis.citing import cite
 from pellucid.core.arrays import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, importing, shown
 from pellucid.index.query import SearchQuery, served_reranker
@@ -73,7 +74,7 @@ class FoundDocuments(BaseModel):
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None, rerank: Any = None) -> MCPServer:
-    """Return a server with the tools explain and describe, and search with an index.
+    """Return a server with the tools explain, describe and cite, and search with an index.
 
     Args:
         models: by name; the first is the default.
@@ -87,7 +88,7 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None, re
         instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
     tools = _Tools(models, index, rerank)
     searching = [] if index is None else [_tool(tools.search, _search_signature())]
-    described = [_tool(tools.explain), _tool(tools.describe), *searching]
+    described = [_tool(tools.explain), _tool(tools.describe), _tool(tools.cite), *searching]
     return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 
@@ -143,6 +144,15 @@ class _Tools:
         check_explained(text)
         opened = self._model(model)
         return TextDescription(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
+
+    def cite(self, answer: str, passages: list[str], top_k: _Count = 3, model: _Model = None) -> dict[str, Any]:
+        """Find the sentences of passages that support each sentence of an answer.
+
+        A support is `passages[passage][start:end]`. Check its `differences`: numbers, names and negations. A sentence
+        without a support that agrees is not `is_supported`.
+        """
+        check_explained(answer)
+        return cite(answer, passages, self._model(model), top_k=top_k).to_dict()
 
     def search(self, check: bool, **options: Any) -> FoundDocuments:
         """Find documents, with the reasons for each score.

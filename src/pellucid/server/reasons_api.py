@@ -11,10 +11,12 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from pellucid.analysis.citing import MIN_PROBABILITY, cite
 from pellucid.core.arrays import check_explained
 from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION
 from pellucid.explain.explanation import Explanation
+from pellucid.explain.views.report import plain_value
 from pellucid.index.query import OPTIONS, SearchQuery, Synonyms, served_reranker
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
@@ -26,6 +28,7 @@ from pellucid.server.bodies import (
     Integer,
     RequestBody,
     Route,
+    TextList,
     Weights,
     answer,
     described,
@@ -65,6 +68,16 @@ class DescribeRequest(RequestBody):
     model: str | None = None
     top_k: Integer = Field(5, ge=1, le=100)
     explanation: bool = Field(False, description="Add the rows of its embedding, as /explain gives those of a pair.")
+
+
+class CiteRequest(RequestBody):
+    """The body of /cite."""
+
+    answer: str
+    passages: TextList
+    model: str | None = None
+    top_k: Integer = Field(3, ge=1, le=100, description="Supports of a sentence, at most.")
+    min_probability: float = Field(MIN_PROBABILITY, ge=0, le=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +173,14 @@ def model_routes(service: Service) -> APIRouter:
         if body.explanation:
             fields["explanation"] = explained(model.explain(body.text), notes=True)
         return fields
+
+    @router.post("/cite")
+    def cite_passages(body: CiteRequest) -> dict[str, Any]:
+        """Find the sentences of passages that support each sentence of an answer: docs/schema.json describes them."""
+        check_explained(body.answer)
+        found = cite(**body.model_dump() | {"model": service.models[service.model_name(body.model)]})
+        citations = written(map(plain_value, found), "give a shorter answer, or a smaller top_k")
+        return replace(found, citations=()).to_dict() | {"citations": citations}
 
     @router.get("/dimensions", response_model=dict[str, Any])
     async def dimensions(
