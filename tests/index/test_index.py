@@ -677,6 +677,8 @@ def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
         ("weights", [1, 2]),
         ("word_weights", {"car": math.inf}),
         ("word_weights", ["car"]),
+        ("synonyms", {"car": "auto"}),
+        ("synonyms", {"car": ["a" * 201]}),
     ],
 )
 def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, name, stored):
@@ -684,10 +686,10 @@ def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, na
         with index._exclusive_writer() as writer:
             state = writer.commit.state
             writer.save(replace(state, settings=state.settings | {name: stored}))
-    with pytest.raises(IndexFolderError, match=r"commit\.json cannot be used: .*weight.* rebuild=True"):
+    with pytest.raises(IndexFolderError, match=r"commit\.json cannot be used: .*(weight|synonym).* rebuild=True"):
         Index.open(tmp_path / "index")
     with Index.open(tmp_path / "index", rebuild=True) as index:
-        assert index.weights == {"bm25": 0.7, "fruit": 0.3} and index.word_weights == {}
+        assert index.weights == {"bm25": 0.7, "fruit": 0.3} and index.word_weights == index.synonyms == {}
     Index.open(tmp_path / "index").close()
 
 

@@ -27,6 +27,7 @@ STATIC_WEIGHT, TRANSFORMER_WEIGHT = 0.3, 0.4
 
 MAX_WEIGHT = 1e6
 MAX_STEER = 10.0
+MAX_SYNONYM_CHARS = 200  # of a word or its synonym, whose terms are remembered
 _PRECOMPUTED_KEY = "given_vectors"
 
 _FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
@@ -223,8 +224,11 @@ def validate_synonyms(synonyms: Synonyms, settings: Mapping[str, Any]) -> dict[s
         raise InputError(f'synonyms are {shown(synonyms)}; give a dict: word -> words, such as {{"car": ["auto"]}}')
     for word, others in synonyms.items():
         is_list = isinstance(others, (list, tuple))
-        if not isinstance(word, str) or not is_list or not all(isinstance(other, str) for other in others):
-            raise InputError(f'the synonyms of {shown(word)} are {shown(others)}; give words, such as "car": ["auto"]')
+        if not is_list or not all(isinstance(text, str) and len(text) <= MAX_SYNONYM_CHARS for text in (word, *others)):
+            raise InputError(
+                f"the synonyms of {shown(word)} are {shown(others)}; give words of at most "
+                f'{MAX_SYNONYM_CHARS} characters, such as "car": ["auto"]'
+            )
     return {word: list(others) for word, others in synonyms.items()}
 
 
@@ -249,7 +253,7 @@ def check_settings(settings: Mapping[str, Any], file: Path) -> None:
     if problem := _find_weight_problem(settings):
         raise IndexFolderError(
             f"the settings in {file} cannot be used: {problem}. Restore the file, or open the index with rebuild=True, "
-            "which takes the default weights"
+            "which takes the default weights and no synonyms"
         )
     fingerprint_now = _bm25_fingerprint(settings)
     if settings["bm25"] and settings.get("analyser", fingerprint_now) != fingerprint_now:
