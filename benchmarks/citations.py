@@ -19,11 +19,11 @@ import csv
 import random
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -47,24 +47,8 @@ class Case(NamedTuple):
     label: str
 
 
-class Encoded:
-    """A dense model that encodes each of some texts once."""
-
-    def __init__(self, name: str, texts: Iterable[str]) -> None:
-        """Load the model and encode the texts."""
-        self.model, unique = pellucid.load(name), list(dict.fromkeys(texts))
-        self.row_of = dict(zip(unique, self.model.encode_document(unique)))
-        self.encode_query, self.background = self.model.encode_query, self.model.background
-        self.similarity = self.model.similarity
-
-    def encode_document(self, texts: list[str]) -> Any:
-        """Return the rows of texts."""
-        return np.stack([self.row_of[text] for text in texts])
-
-
 def cases(path: Path) -> Iterator[dict[str, list[Case]]]:
     """Yield the cases of training, and those of validation, by setting."""
-    csv.field_size_limit(1 << 30)
     with zipfile.ZipFile(path) as file, TemporaryDirectory() as folder, pellucid.Index.create(folder + "/i") as index:
         rows = {name: [*csv.DictReader(file.read(name).decode().splitlines(keepends=True))] for name in file.namelist()}
         abstracts = {
@@ -79,17 +63,19 @@ def cases(path: Path) -> Iterator[dict[str, list[Case]]]:
             for _, of_claim in groupby(rows[f"claims_{split}.csv"], lambda row: row["id"]):
                 gold, (row, *others) = dict[str, list[set[int]]](), of_claim
                 for evident in (row, *others) if row["evidence_doc_id"] else ():
-                    numbers = set(map(int, re.findall(r"\d+", evident["evidence_sentences"])))
-                    gold.setdefault(evident["evidence_doc_id"], []).append(numbers)
+                    gold.setdefault(evident["evidence_doc_id"], []).append(
+                        set(map(int, re.findall(r"\d+", evident["evidence_sentences"])))
+                    )
                 claim, label, cited = row["claim"], row["evidence_label"], row["cited_doc_ids"].strip("[]").split()
                 settings["given"] += [Case(claim, [abstracts[id]], [gold[id]], label) for id in gold]
                 ids = [*dict.fromkeys([*cited, *(hit.id for hit in index.search(claim, N_PASSAGES))])][:N_PASSAGES]
-                passages, of_ids = [abstracts[id] for id in ids], [gold.get(id, []) for id in ids]
-                settings["searched"].append(Case(claim, passages, of_ids, label))
+                settings["searched"].append(
+                    Case(claim, [abstracts[id] for id in ids], [gold.get(id, []) for id in ids], label)
+                )
             yield settings
 
 
-def evidence(model: Any, case: Case) -> tuple[np.ndarray, np.ndarray]:
+def evidence(model: pellucid.Embedder, case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Return the similarity of every sentence to the claim, and the four numbers of `citing.evidence`."""
     return next(citing.evidence(model, [case.claim], [*chain(*case.passages)]))[:2]
 
@@ -114,15 +100,21 @@ def f1_at(threshold: float, of_cases: Sequence[Case], values: Sequence[np.ndarra
     return float(f1(np.array([[counts(case, of_case, threshold) for case, of_case in zip(of_cases, values)]]))[0])
 
 
-def fit(train: dict[str, list[Case]], model: Encoded) -> None:
+def fit(train: dict[str, list[Case]], model: pellucid.Embedder) -> None:
     """Print the coefficients fitted on training claims, and what thresholds give there."""
     numbers = {name: [evidence(model, case)[1] for case in setting] for name, setting in train.items()}
-    flat = [(n, g) for c in chain(*train.values()) for p, g in zip(c.passages, c.gold) for n in range(len(p))]
-    is_gold = [any(n in rationale for rationale in gold) for n, gold in flat]
+    is_gold = [
+        any(n in rationale for rationale in gold)
+        for case in chain(*train.values())
+        for passage, gold in zip(case.passages, case.gold)
+        for n in range(len(passage))
+    ]
     fitted = LogisticRegression(C=100, max_iter=1000).fit(np.concatenate([*chain(*numbers.values())]), is_gold)
     print("fitted:", fitted.intercept_.round(2), fitted.coef_.round(2))
-    pairs = zip(train["searched"], train["searched"][100:])
-    unrelated = [evidence(model, case._replace(passages=other.passages))[1] for case, other in pairs]
+    unrelated = [
+        evidence(model, case._replace(passages=other.passages))[1]
+        for case, other in zip(train["searched"], train["searched"][100:])
+    ]
     highest = np.array([citing.probabilities(of_case).max() for of_case in unrelated])
     for threshold in (0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3):
         scores = [f1_at(threshold, train[name], [*map(citing.probabilities, numbers[name])]) for name in train]
@@ -135,8 +127,8 @@ def edits(text: str, names: Sequence[str], rng: random.Random) -> Iterator[tuple
         yield "number", text[: number.start()] + str(int(number[0]) + rng.randint(1, 9)) + text[number.end() :]
     if name := NAME.search(text):
         yield "name", text[: name.start()] + rng.choice(names) + text[name.end() :]
-    verb = re.compile(r"\b(is|are|was|were|can|may|has|have)\b(?! not?\b)")
-    if (changed := text.replace(" not ", " ", 1) if " not " in text else verb.sub(r"\1 not", text, count=1)) != text:
+    negated = re.sub(r"\b(is|are|was|were|can|may|has|have)\b(?! not?\b)", r"\1 not", text, count=1)
+    if (changed := text.replace(" not ", " ", 1) if " not " in text else negated) != text:
         yield "negation", changed
 
 
@@ -145,23 +137,20 @@ def print_edits(data: Path, validation: Sequence[Case]) -> None:
     rng, kinds, model = random.Random(0), dict[str, list[tuple[str, str]]](), pellucid.load("static-en")
     names = sorted({name for case in validation for text in case.passages[0] for name in NAME.findall(text)})
     for case in validation:
-        passage, texts = (
-            "\n\n".join(case.passages[0]),
-            [t for t in case.passages[0] if len(citing.sentence_spans(t)) == 1],
-        )
+        passage = "\n\n".join(case.passages[0])
+        texts = [text for text in case.passages[0] if len(citing.sentence_spans(text)) == 1]
         absent = [name for name in names if name.lower() not in passage.lower()]
         for text in rng.sample(texts, min(TOP_K, len(texts))):
             for kind, edited in [("unedited", text), *edits(text, absent, rng)]:
                 kinds.setdefault(kind, []).append((edited, passage))
-        rationale = " ".join(case.passages[0][n] for n in sorted(case.gold[0][0]))
-        kinds.setdefault(f"claims, {case.label}", []).append((case.claim, rationale))
-    rows = [
-        line.split("\t") for path in sorted((data / "sts").glob("STS1?/*.tsv")) for line in path.open(encoding="utf-8")
-    ]
-    pairs = [(row[0], row[1]) for row in rows if row[2].strip()[:1].isdigit() and float(row[2]) >= MIN_GRADE]
-    kinds["paraphrases"] = rng.sample(
-        [pair for pair in pairs if len(citing.sentence_spans(pair[0])) == 1], N_PARAPHRASES
+        kinds.setdefault(f"claims, {case.label}", []).append(
+            (case.claim, " ".join(case.passages[0][n] for n in sorted(case.gold[0][0])))
+        )
+    rows = (
+        line.split("\t") for path in sorted((data / "sts").glob("STS1?/*.tsv")) for line in path.open("r", -1, "utf-8")
     )
+    alike = [(row[0], row[1]) for row in rows if row[2][:1].isdigit() and float(row[2]) >= MIN_GRADE]
+    kinds["paraphrases"] = rng.sample([p for p in alike if len(citing.sentence_spans(p[0])) == 1], N_PARAPHRASES)
     print("\n| | not passed as supported |\n|---|---|")
     for kind, of_kind in kinds.items():
         cited = [citing.cite(answer, [passage], model, min_probability=0, top_k=1)[0] for answer, passage in of_kind]
@@ -176,10 +165,9 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true")
     arguments = parser.parse_args()
     train, validation = cases(arguments.scifact)
-    texts = [t for settings in (train, validation) for c in chain(*settings.values()) for t in chain(*c.passages)]
     lines, floors = dict[str, list[str]](), dict[str, np.ndarray]()
     for name in arguments.models:
-        model = Encoded(name, texts)
+        model = pellucid.load(name)
         if arguments.fit:
             return fit(train, model)
         for setting, of_setting in train.items():
@@ -192,17 +180,13 @@ def main() -> None:
                 f"**cite, {name}**": [[citing.probabilities(numbers) for _, numbers in part] for part in found],
             }
             for method, (of_train, values) in methods.items():
-                tried = np.unique(np.quantile(np.concatenate(of_train), np.linspace(0.4, 0.995, 60))).tolist()
-                best = max(tried, key=lambda threshold: f1_at(threshold, of_setting, of_train))
+                tried = np.quantile(np.concatenate(of_train), np.linspace(0.4, 0.995, 60)).tolist()
+                best = max(dict.fromkeys(tried), key=lambda threshold: f1_at(threshold, of_setting, of_train))
                 threshold = citing.MIN_PROBABILITY if "cite" in method else best
-                items = np.array([counts(case, of_case, threshold) for case, of_case in zip(parts[1], values)])
-                score, difference = (
-                    interval_of(samples := bootstrap(items, f1)),
-                    interval_of(samples - floors.setdefault(setting, samples)),
-                )
-                lines.setdefault(method, []).append(
-                    f"{score.value:.1f} ({score.low:.1f} to {score.high:.1f}) | {difference.signed()}"
-                )
+                samples = bootstrap(np.array([counts(*row, threshold) for row in zip(parts[1], values)]), f1)
+                score, difference = map(interval_of, (samples, samples - floors.setdefault(setting, samples)))
+                cell = f"{score.value:.1f} ({score.low:.1f} to {score.high:.1f}) | {difference.signed()}"
+                lines.setdefault(method, []).append(cell)
     print("| | given: F1 | less words alone | searched: F1 | less words alone |\n|---|---|---|---|---|")
     for method, cells in lines.items():
         print(f"| {method} | {' | '.join(cells[:2])} |")
