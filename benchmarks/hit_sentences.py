@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 
 import pellucid
 from papers.kit import make_parser
-from pellucid.evaluation.tasks import find_tasks, read_records
+from papers.local_tasks import read_records
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.index import Hit
 
 COLLECTIONS = ("cisi", "cranfield", "npl", "scifact")

@@ -10,7 +10,7 @@ Beside sts/ and retrieval/, which `pellucid evaluate` reads too:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,18 @@ from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
 from pellucid.evaluation import tasks as local
 from pellucid.evaluation.evaluating import Results, choose_tasks, evaluate_tasks, local_labels
-from pellucid.evaluation.tasks import LocalTask, read_records, read_table
+from pellucid.evaluation.tasks import LocalTask, read_table
+from pellucid.text.tables import CorpusFile
+
+
+def read_records(path: Path, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON-lines file, each of which must have `fields`."""
+    file = CorpusFile(path, field=fields[0])
+    for row in file.rows():
+        absent = [field for field in fields if not isinstance(row.values, dict) or field not in row.values]
+        if absent:
+            raise InputError(f"{file.locate(row)} has no field {absent[0]!r}")
+        yield row.values
 
 
 class _Listed:

@@ -8,8 +8,9 @@ from functools import cache
 
 import numpy as np
 
+from papers.local_tasks import read_records
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.evaluation.tasks import LocalTask, read_records, read_table
+from pellucid.evaluation.tasks import LocalTask, read_table
 
 TITLES = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
 """Name of a retrieval set at hand -> what pages call it."""

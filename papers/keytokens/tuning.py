@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from papers.kit import make_parser
-from pellucid.evaluation.tasks import read_records
+from papers.local_tasks import read_records
 from pellucid.text.tables import read_texts
 from pellucid.transformer.backbone import half_dtype
 

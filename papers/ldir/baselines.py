@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.local_tasks import NamedEncoder
+from papers.local_tasks import NamedEncoder, read_records
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_table
+from pellucid.evaluation.tasks import LocalTask, read_sts, read_table
 
 
 @dataclass(frozen=True)

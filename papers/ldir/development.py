@@ -159,7 +159,8 @@ def medquad(data: Path, count: int = ANSWERS) -> list[tuple[str, str]]:
 
 def scifact_claims(data: Path) -> tuple[list[str], list[str], npt.NDArray[np.bool_]]:
     """Return SciFact's training claims, all abstracts, and which are right for which: bool [claims, abstracts]."""
-    from pellucid.evaluation.tasks import find_tasks, read_records, read_table
+    from papers.local_tasks import read_records
+    from pellucid.evaluation.tasks import find_tasks, read_table
 
     task = next(task for task in find_tasks(data) if task.name == "SciFact")
     corpus = list(read_records(task.file("corpus.jsonl"), ["_id", "text"]))

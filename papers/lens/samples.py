@@ -12,8 +12,9 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.stats import rankdata
 
+from papers.local_tasks import read_records
 from papers.retrieval_sets import read_collection
-from pellucid.evaluation.tasks import find_tasks, read_records, read_sts, read_table
+from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 
 Items = npt.NDArray[np.float64]
 """What is known of each item of a sample, [items, n]: a pair, a query, a test text or a text in a cluster."""

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from papers.kit import Figure, Table, run_script
+from papers.local_tasks import read_records
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
 from pellucid import StaticEmbedder, evaluate
-from pellucid.evaluation.tasks import read_records
 from pellucid.static import ExtractionSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.distill import distill_extraction, subwords_of

@@ -195,8 +195,8 @@ def test_wrong_input_is_one_line_with_its_place(tmp_path, folder):
     for name, content, said in (
         ("a.jsonl", '{"text": "x", "id": 1.5}', "{}, line 1: the id 1.5 is float"),
         ("a.jsonl", '{"text": "x", "_id": {"$oid": "7"}}', "{}, line 1: the id {{'$oid': '7'}} is dict"),
-        ("a.jsonl", '{"text": "x", "n": ' + '{"a":' * 100_000, "{}, line 1: JSON that is nested too deeply"),
-        ("a.jsonl", '{"text": "x", "n": ' + "[" * 100_000, "{}, line 1: JSON that is nested too deeply"),
+        ("a.jsonl", '{"text": "x", "n": ' + '{"a":' * 100_000, "{}, line 1: not JSON (nested too deeply)"),
+        ("a.jsonl", '{"text": "x", "n": ' + "[" * 100_000, "{}, line 1: not JSON (nested too deeply)"),
     ):
         (tmp_path / name).write_text(content)
         for command in (["build", tmp_path / "new"], ["add", folder]):
@@ -573,7 +573,7 @@ def test_columns_have_other_names(tmp_path):
         ("x.txt", "a text".encode("utf-16-be"), "is UTF-16.*--encoding utf-16-be"),
         ("x.md", "# a".encode("utf-32-le"), "is UTF-16, UTF-32.*--encoding utf-32-le"),
         ("x.csv", "id,text".encode("utf-16-le"), "is UTF-16"),
-        ("x.jsonl", b"[" * 100_000, "line 1: JSON that is nested too deeply"),
+        ("x.jsonl", b"[" * 100_000, "line 1: not JSON .nested too deeply"),
         ("x.jsonl", b'{"text": "a", "n": ' + b"1" * 5000 + b"}", "too many digits"),
     ],
 )

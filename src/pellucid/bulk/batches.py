@@ -63,7 +63,6 @@ class BatchEncoder:
         column_index = _checked_column(batch.schema, self.column)
         other_columns = batch.remove_column(column_index)
         texts = batch.column(column_index).cast(pa.large_string())
-        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         texts = texts.fill_null("") if texts.null_count else texts
         try:  # Parquet files may hold other bytes than UTF-8, on which the C kernels rely
             texts.validate(full=True)

@@ -35,7 +35,7 @@ from pellucid.persistence.store import check_vacant, writing
 from pellucid.process import cached_property
 from pellucid.progress import Progress
 from pellucid.text.tables import Corpus, CorpusFile, check_copy, copy_rows, corpus_file, read_texts
-from pellucid.text.unicode import canonicalize, lowercase, normalize
+from pellucid.text.unicode import canonicalize, lowercase
 from pellucid.text.words import split_words
 
 Numbers = npt.NDArray[np.int64]
@@ -79,9 +79,7 @@ class DuplicatePair(NamedTuple):
             sides = list(map(find_numbers, texts))
         if any(sides):
             return " / ".join(listed(words, 6) or "\u2013" for words in sides)
-        if len(set(map(canonicalize, texts))) == 1:
-            return "nothing"
-        return "forms of letters" if len({normalize(t).text for t in texts}) == 1 else "case, punctuation or order"
+        return "nothing" if len(set(map(canonicalize, texts))) == 1 else "case, punctuation or order"
 
 
 class DuplicateGroup(NamedTuple):

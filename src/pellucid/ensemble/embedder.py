@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -150,12 +151,9 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
     else:
         named = {}
         for model in map(load, models):
-            name = first = model.name if isinstance(model, EncoderEmbedder) else model.family
-            count = 1
-            while name in named:
-                count += 1
-                name = f"{first} {count}"
-            named[name] = model
+            first = model.name if isinstance(model, EncoderEmbedder) else model.family
+            numbered = (f"{first} {number}" for number in count(2))
+            named[next(name for name in chain([first], numbered) if name not in named)] = model
     if not named:
         raise InputError("an ensemble needs at least one model")
     for name in named:
@@ -183,8 +181,7 @@ def normalized_weights(weights: Sequence[float] | None, count: int) -> list[floa
             f"weights are {shown(weights, 80)}; {count} models need as many numbers, none negative and one above 0"
         )
     total = values.sum()
-    shares: list[float] = (values if abs(total - 1) < _SUM_TOLERANCE else values / total).tolist()
-    return shares
+    return [float(share) for share in (values if abs(total - 1) < _SUM_TOLERANCE else values / total)]
 
 
 def _read_records(path: Path) -> list[dict[str, Any]]:
@@ -197,12 +194,11 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
         and abs(record["weight"]) < _MAX_RECORDED_WEIGHT  # which a float holds; not for NaN
         for record in records
     )
-    if not records or not are_whole:
+    if not records or not are_whole or len({record["name"] for record in records}) < len(records):
         raise ModelFolderError(
-            f"{path} does not describe an ensemble; each part needs name, weight, dimension, opened and fingerprint"
+            f"{path} does not describe an ensemble; each part needs a name of its own, weight, dimension, opened and "
+            "fingerprint"
         )
-    if len({record["name"] for record in records}) < len(records):
-        raise ModelFolderError(f"{path} has two parts of the same name")
     return list(records)
 
 

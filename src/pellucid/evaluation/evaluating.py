@@ -76,20 +76,14 @@ class Results(Report):
         return {name: float(np.mean([row.score for row in self.rows if row.type == name])) for name in types}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the model's name, the rows and the means as plain values, fit for JSON: None where a score is NaN."""
-        content = super().to_dict()
-        content["rows"] = [row | {"score": _or_none(row["score"])} for row in content["rows"]]
-        return content | {"means": {name: _or_none(mean) for name, mean in self.means.items()}}
+        """Return the model's name, the rows and the means as plain values."""
+        return super().to_dict() | {"means": self.means}
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Evaluation", self.model, f"{counted(len(self.rows), 'task')}, scores x 100")
         rows = [(row.task, row.type, row.metric, f"{row.score:.1f}") for row in self.rows]
         rows += [("mean", name, "", f"{mean:.1f}") for name, mean in self.means.items()]
         yield TablePart.of("", ["task", "type", "metric", *numbers("score")], rows)
-
-
-def _or_none(score: float) -> float | None:
-    return None if math.isnan(score) else score
 
 
 def evaluate(
@@ -182,9 +176,9 @@ def choose_tasks(labels: Mapping[Any, Sequence[str]], requested: Sequence[str] |
 def _cached_score(model: Embedder, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
     """Return the score of a model on a task, from `folder` where it is known."""
     require("mteb", "eval")
-    mteb_version = metadata.version("mteb")  # without importing it, which takes longer than reading a known score
-    provenance = {"weights": weights, "data": task.digest(), "mteb": mteb_version}
-    key = f"{_FORMAT} {weights} {task.kind} {task.name} {provenance['data']} {mteb_version}"
+    # MTEB is not imported for its version: that takes longer than reading a known score.
+    provenance = {"weights": weights, "data": task.digest(), "mteb": metadata.version("mteb")}
+    key = f"{_FORMAT} {weights} {task.kind} {task.name} {provenance['data']} {provenance['mteb']}"
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     if path.is_file():
         try:
@@ -217,8 +211,7 @@ def _score(model: Embedder, task: LocalTask | HubTask) -> TaskScore:
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
     numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
     about, seconds = mteb_task.metadata, round(float(result.evaluation_time or 0.0), 3)
-    score = 100 * float(result.get_score())
-    return TaskScore(about.name, str(about.type), about.main_score, score, seconds, numbers)
+    return TaskScore(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
 
 
 class MtebEncoder:

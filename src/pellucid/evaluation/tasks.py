@@ -19,7 +19,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,8 +27,6 @@ import numpy.typing as npt
 
 from pellucid.errors import CorpusError, InputError
 from pellucid.process import ProcessSetting, ignored_warnings
-from pellucid.text.delimited import DelimitedFile
-from pellucid.text.lines import parse_json, read_lines
 from pellucid.text.tables import CorpusFile
 
 
@@ -154,15 +151,14 @@ class RetrievalTask(LocalTask):
 def _by_id(path: Path, kind: str) -> dict[str, dict[str, Any]]:
     """Return the JSON objects of a file of lines, each a `kind` with a text, by their "_id" or "id"."""
     by_id: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(read_lines(path, "records"), 1):
-        if not line.strip():
-            continue
-        row = parse_json(line, f"{path}, line {number}: ")
-        row_id = row.get("_id", row.get("id")) if isinstance(row, dict) else None
-        if type(row_id) not in (str, int) or not isinstance(row.get("text"), str):
-            raise CorpusError(f'{path}, line {number} is no {kind}; it must be as {{"_id": "1", "text": "..."}}')
-        if by_id.setdefault(str(row_id), row) is not row:
-            raise CorpusError(f"{path}, line {number}: {kind} {row_id!r:.60} is there twice")
+    file = CorpusFile(path)
+    for row in file.rows(skip_blank=True):
+        values: Any = row.values if isinstance(row.values, dict) else {}
+        row_id = values.get("_id", values.get("id"))
+        if type(row_id) not in (str, int) or not isinstance(values.get("text"), str):
+            raise CorpusError(f'{file.locate(row)} is no {kind}; it must be as {{"_id": "1", "text": "..."}}')
+        if by_id.setdefault(str(row_id), values) is not values:
+            raise CorpusError(f"{file.locate(row)}: {kind} {row_id!r:.60} is there twice")
     return by_id
 
 
@@ -185,21 +181,18 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
         CorpusError: it is absent or broken at a named line.
     """
     relevant: dict[str, dict[str, int]] = {}
-    table = DelimitedFile(Path(path), delimiter="\t", quoting="none")
-    for number, cells in chain.from_iterable(zip(*block) for block in table.blocks()):
-        row = {name: cell or "" for name, cell in zip(table.names, cells)}
+    file = CorpusFile(path, field="query-id", delimiter="\t", quoting="none")
+    for row in file.rows(["query-id", "corpus-id", "score"]):
+        query_id, document_id, score = (row.values[name] for name in ("query-id", "corpus-id", "score"))
         try:
-            grade, grades = int(row["score"]), relevant.setdefault(row["query-id"], {})
-            previous = grades.setdefault(row["corpus-id"], grade)
-        except (KeyError, ValueError) as error:
-            raise CorpusError(
-                f"{path}, line {number}: {error}. The first line must be query-id, corpus-id, score, with tabs between "
-                "them, and a score an integer"
-            ) from error
+            grade = int(score)
+        except ValueError as error:
+            raise CorpusError(f"{file.locate(row)}: {error}; a score is an integer") from error
+        previous = relevant.setdefault(query_id, {}).setdefault(document_id, grade)
         if previous != grade:
             raise CorpusError(
-                f"{path}, line {number}: document {row['corpus-id']!r:.60} is judged {grade} for query "
-                f"{row['query-id']!r:.60}, and {previous} before; leave one of them"
+                f"{file.locate(row)}: document {document_id!r:.60} is judged {grade} for query {query_id!r:.60}, and "
+                f"{previous} before; leave one of them"
             )
     return relevant
 
@@ -291,16 +284,6 @@ def read_table(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
     if not rows:
         raise InputError(f"{path} has a header line and nothing below it")
     return {column: [values[column] for values in rows] for column in columns}
-
-
-def read_records(path: Path, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON-lines file, each of which must have `fields`."""
-    file = CorpusFile(path, field=fields[0])
-    for row in file.rows():
-        absent = [field for field in fields if not isinstance(row.values, dict) or field not in row.values]
-        if absent:
-            raise InputError(f"{file.locate(row)} has no field {absent[0]!r}")
-        yield row.values
 
 
 def _silence() -> Callable[[], object]:

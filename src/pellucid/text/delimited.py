@@ -79,8 +79,7 @@ class DelimitedFile:
         Raises:
             CorpusError: the file is empty or broken.
         """
-        self.path, self._is_quiet, self._is_ours = path, is_quiet, False
-        self._is_quoting_given = quoting is not None
+        self.path, self._is_quiet, self._is_ours, self._has_no_quoting = path, is_quiet, False, quoting == "none"
         if not is_stream(path):
             with open_file(path) as file:
                 self._is_ours = file.read(3) == codecs.BOM_UTF8
@@ -124,10 +123,8 @@ class DelimitedFile:
             lines, rows = self._read(_BLOCK_ROWS)
             if not rows:
                 break
-            first_lines: Sequence[int] = range(lines[0], lines[-1])
-            if len(first_lines) != len(rows):
-                spans += [(first, after - 1) for first, after in pairwise(lines) if after > first + 1]
-                first_lines = lines[:-1]
+            first_lines = lines[:-1]
+            spans += [(first, after - 1) for first, after in pairwise(lines) if after > first + 1]
             if set(map(len, rows)) != {n_columns}:
                 first_lines, rows = self._without_blank_rows(first_lines, rows)
             n_rows += len(rows)
@@ -147,9 +144,15 @@ class DelimitedFile:
                 rows.append(cells)  # type: ignore[arg-type]
                 lines.append(start + reader.line_num)
         except csv.Error as error:
-            raise CorpusError(self._broken(lines[-1], str(error))) from error
+            problem = (
+                "a quotation mark within a cell in quotation marks is not doubled"
+                if "expected after" in str(error)
+                else f"a quotation mark opens a cell, and none closes it within {MAX_TEXT_CHARS:,} characters"
+            )
+            raise CorpusError(self._broken(lines[-1], f": {problem}")) from error
         if self._is_ours or self._has_quoted_names:
-            rows = [[self._convert(cell) for cell in row] for row in rows]
+            convert = from_cell if self._is_ours else str
+            rows = [[None if cell == _NULL else convert(cell or "") for cell in row] for row in rows]
         return lines, rows
 
     def _without_blank_rows(self, lines: Sequence[int], rows: list[Cells]) -> tuple[list[int], list[Cells]]:
@@ -158,14 +161,11 @@ class DelimitedFile:
         for line, cells in zip(lines, rows):
             is_blank = not cells or (len(cells) == 1 and not str(cells[0]).strip())
             if len(cells) != n_columns and not is_blank:
-                raise CorpusError(self._wrong_count(line, cells))
+                counts = f" has {len(cells)} cells; the header has {n_columns}, which must name each column"
+                raise CorpusError(self._broken(line, counts))
             if n_columns == 1 or not is_blank:
                 filled.append((line, cells or [""]))
         return [line for line, _ in filled], [cells for _, cells in filled]
-
-    def _convert(self, cell: str | None) -> str | None:
-        """Return what a cell holds, None for a missing value."""
-        return None if cell == _NULL else from_cell(cell) if self._is_ours and cell else cell
 
     def _mark_missing(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield lines in which each NA outside of quotation marks is marked."""
@@ -181,30 +181,15 @@ class DelimitedFile:
             yield line
 
     def _broken(self, line: int, problem: str) -> str:
-        if "unexpected end" in problem or "field limit" in problem:
-            problem = f"a quotation mark opens a cell, and none closes it within {MAX_TEXT_CHARS:,} characters"
-        elif "expected after" in problem:
-            problem = "a quotation mark within a cell in quotation marks is not doubled"
-        return (
-            f"{self.path}, line {line}: {problem}. If a backslash stands before those in cells: --quoting backslash. "
-            "If quotation marks are part of the text: --quoting none"
+        """Return a message about a line: what is wrong, and the options that may be."""
+        hint = (
+            f"A cell cannot hold {self.delimiter!r} or a line break"
+            if self._has_no_quoting
+            else f"A cell with a line break or {self.delimiter!r} in it needs quotation marks, with those inside "
+            "doubled (--quoting csv) or behind backslashes (--quoting backslash); if quotation marks are part of the "
+            "text: --quoting none; if something else divides the cells: --delimiter"
         )
-
-    def _wrong_count(self, line: int, cells: Sequence[str | None]) -> str:
-        expected = len(self.names)
-        if self.quoting == "none":
-            way_out = "" if self._is_quoting_given else ". If cells are in quotation marks: --quoting csv"
-            hint = f"A cell cannot hold {self.delimiter!r} or a line break{way_out}"
-        elif any("\\" in (cell or "") for cell in cells):
-            hint = "If backslashes stand before quotation marks or delimiters: --quoting backslash"
-        elif expected == 1:
-            hint = "If something else divides the cells: --delimiter"
-        else:
-            what = f"{self.delimiter!r}" if len(cells) > expected else "a line break"
-            hint = f"A cell with {what} in it needs quotation marks; if they are part of the text: --quoting none"
-            if len(cells) == expected + 1:
-                hint += ". If the first cells name the rows, the header needs a name for them, too"
-        return f"{self.path}, line {line} has {len(cells)} cells; the header has {expected}. {hint}"
+        return f"{self.path}, line {line}{problem}. {hint}"
 
 
 def _find_delimiter(lines: Sequence[str], *, is_tabbed: bool) -> str:

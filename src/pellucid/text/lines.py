@@ -226,9 +226,6 @@ def parse_json(text: str, prefix: str = "", max_values: int = _MAX_LINE_VALUES) 
         raise CorpusError(f"{prefix}more than {max_values:,} values; divide it")
     try:
         return json.loads(text)
-    except RecursionError as error:
-        raise CorpusError(f"{prefix}JSON that is nested too deeply") from error
-    except json.JSONDecodeError as error:
-        raise CorpusError(f"{prefix}not JSON ({error.msg})") from error
-    except ValueError as error:
-        raise CorpusError(f"{prefix}a number has too many digits") from error
+    except (RecursionError, ValueError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        raise CorpusError(f"{prefix}not JSON ({getattr(error, 'msg', problem)})") from error

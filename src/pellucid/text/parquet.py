@@ -36,8 +36,9 @@ class Table:
         names, n_rows = [self.names[column] for column in columns], 0
         batches = self._batches(names)
         while True:
-            problem = "is damaged, not UTF-8, or has a date that Python cannot represent"
-            with translate_errors(f"{self.path}, after row {n_rows}, {problem}"):
+            with translate_errors(
+                f"{self.path}, after row {n_rows}, is damaged, not UTF-8, or has a date that Python cannot represent"
+            ):
                 batch = next(batches, None)
                 values = [] if batch is None else list(zip(*(_values_of(batch.column(name)) for name in names)))
             if not values:

@@ -6,7 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime, time
-from itertools import count, repeat
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ LAST_ROW = 1_048_576
 _HEADER_ROWS = 1_000  # among which one must hold the names of the columns
 _MIN_BOMB_BYTES, _MAX_RATIO = 1 << 22, 100  # a larger part of the file unpacks to at most so many times its bytes
 _MAX_BYTES = 1 << 30  # of all parts, unpacked
-_MAX_CELL_BYTES = 1 << 20  # of XML without a tag; a cell has at most 32,767 characters
-_MAX_STRINGS = 1_500_000  # in the table of shared strings, of which Python makes an object each
 
 
 class Sheet:
@@ -39,9 +37,8 @@ class Sheet:
         """
         check_file(path)
         self.path, self.names, self._header = path, list[str](), 0
-        self._is_ours = False
         with translate_errors(f"{path} is damaged or no .xlsx file"):
-            self._has_formulas = _check_parts(path)
+            _check_parts(path)
             self._sheet, n_sheets = _first_sheet(path, data_only=True)
             self._is_ours = bool(self._sheet) and self._sheet.parent.properties.creator == WORKBOOK_CREATOR
             for row in self._sheet.iter_rows(max_row=_HEADER_ROWS) if self._sheet else ():
@@ -63,12 +60,8 @@ class Sheet:
             CorpusError: the file is damaged, or a cell holds a formula without a value.
         """
         bounds = {"min_row": self._header + 1, "max_row": LAST_ROW + 1, "max_col": max(1, len(self.names))}
-        from openpyxl.cell.read_only import EMPTY_CELL
-
         with translate_errors(f"{self.path} is damaged"):
-            formulas: Iterator[Any] = repeat(None)
-            if self._has_formulas:
-                formulas = _first_sheet(self.path, data_only=False)[0].iter_rows(**bounds)
+            formulas = _first_sheet(self.path, data_only=False)[0].iter_rows(**bounds)
             rows: Iterator[Any] = zip(self._sheet.iter_rows(**bounds), formulas)
         for number in count(self._header + 1):
             with translate_errors(f"{self.path} is damaged in row {number}"):
@@ -78,13 +71,13 @@ class Sheet:
             row, formula_row = cells_and_formulas
             if number > LAST_ROW:
                 raise CorpusError(f"{self.path} is damaged: it has a row beyond {LAST_ROW:,}, the last of a sheet")
-            for column in columns if formula_row else ():
+            for column in columns:
                 if row[column].value is None and formula_row[column].data_type == "f":
                     raise CorpusError(
                         f"{self.path}, cell {formula_row[column].coordinate} holds a formula without a value; open the "
                         "file in a spreadsheet program and save it, which computes the values"
                     )
-            if any(cell is not EMPTY_CELL and cell.value is not None for cell in row):
+            if any(cell.value is not None for cell in row):
                 yield number, [self._value(row[column]) for column in columns]
 
     def _value(self, cell: Any) -> Any:
@@ -109,22 +102,11 @@ def _first_sheet(path: Path, *, data_only: bool) -> tuple[Any, int]:
     return None, 0
 
 
-def _check_parts(path: Path) -> bool:
-    """Check that no part of a workbook takes more memory than its size allows; return whether it has formulas."""
-    has_formulas, n_bytes, n_strings = False, 0, 0
+def _check_parts(path: Path) -> None:
+    """Check that no part of a workbook takes more memory than its size allows."""
+    n_bytes = 0
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             n_bytes += part.file_size
             if part.file_size > max(_MIN_BOMB_BYTES, _MAX_RATIO * part.compress_size) or n_bytes > _MAX_BYTES:
                 raise CorpusError(f"{path}: its part {part.filename:.80} unpacks to {part.file_size:,} bytes; too many")
-            with archive.open(part) as file:
-                run = 0  # bytes since the last tag
-                for chunk in iter(lambda: file.read(1 << 18), b""):
-                    if part.filename.endswith((".xml", ".rels")) or chunk.lstrip()[:1] == b"<" or run:
-                        last = chunk.rfind(b"<")
-                        run = run + len(chunk) if last < 0 else len(chunk) - last
-                    n_strings += chunk.count(b"<si") + chunk.count(b":si")
-                    has_formulas = has_formulas or b"<f" in chunk or b":f" in chunk
-                    if run > _MAX_CELL_BYTES or n_strings > _MAX_STRINGS:
-                        raise CorpusError(f"{path}: it has cells of more than {_MAX_CELL_BYTES:,} bytes, or too many")
-    return has_formulas

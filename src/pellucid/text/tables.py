@@ -168,8 +168,10 @@ class CorpusFile:
                     f"{self.locate(row)}: no id under {self.id_field!r:.80}; name the field that holds it"
                 )
             if type(row_id) not in (str, int):
-                kind = type(row_id).__name__
-                raise CorpusError(f"{self.locate(row)}: the id {shown(row_id)} is {kind}; ids are strings or integers")
+                raise CorpusError(
+                    f"{self.locate(row)}: the id {shown(row_id)} is {type(row_id).__name__}; ids are strings or "
+                    "integers"
+                )
             yield row_id, self.text_of(row)
 
     @cached_property
@@ -229,9 +231,10 @@ class CorpusFile:
         value = values[self.field] if isinstance(values, dict) else values
         if value is not None and not isinstance(value, str):
             under = f"{self.field!r:.80}" if isinstance(values, dict) else "the line"
-            hint = ". Use --field NAME for the text" if isinstance(values, dict) else ""
             kind = _KINDS.get(type(value), type(value).__name__)
-            raise CorpusError(f"{self.locate(row)}: {under} holds {kind}, {shown(value)}, and no text{hint}")
+            raise CorpusError(
+                f"{self.locate(row)}: {under} holds {kind}, {shown(value)}, and no text. Use --field NAME for the text"
+            )
         if value is not None and len(value) > MAX_TEXT_CHARS:
             raise CorpusError(f"{self.locate(row)} is longer than {MAX_TEXT_CHARS:,} characters; split it")
         return value or ""
@@ -291,11 +294,9 @@ class CorpusFile:
             if is_text and number == 1:
                 self._refuse_table(line)
             is_blank = not line or line.isspace()
-            if is_text and not (is_blank and skip_blank):
-                yield FileRow(number, line)
-            elif not (is_blank and skip_blank):
-                value = None if is_blank else parse_json(line, f"{self.path}, line {number}: ")
-                yield FileRow(number, self._renamed(value))
+            if not (is_blank and skip_blank):
+                value = line if is_text else None if is_blank else parse_json(line, f"{self.path}, line {number}: ")
+                yield FileRow(number, value if is_text else self._renamed(value))
 
     def _refuse_table(self, line: str) -> None:
         """Check that the first line of plain text does not name the column of the texts among others."""
@@ -327,14 +328,7 @@ class CorpusFile:
             if text.lstrip()[:1] == "[" or len(lines) == 1:
                 raise
             return (parse_json(line, f"{self.path}, line {n}: ") for n, line in enumerate(lines, 1) if line.strip())
-        if not isinstance(value, dict):
-            return value if isinstance(value, list) else [value]
-        if isinstance(self._renamed(value).get(self.field, {}), (dict, list)):
-            raise CorpusError(
-                f"{self.path} is one object ({', '.join(value):.200}) and no table. Write an array of objects or JSON "
-                "lines, in pandas: frame.to_json(path, orient='records', lines=True)"
-            )
-        return [value]
+        return value if isinstance(value, list) else [value]
 
     def _renamed(self, value: Any) -> Any:
         """Return a row of JSON whose keys of text, id and title are called so, also where blanks or case differ."""
@@ -427,13 +421,9 @@ class CorpusFile:
     def _no_column(self, name: str, columns: Iterable[str]) -> str:
         names = [str(column) for column in columns if column]
         similar_name = nearest_name(name, names)
-        hint = ""
-        if len(names) == 1 and (mark := next((mark for mark in ",;\t|:" if mark in names[0]), None)):
-            hint = f". If its cells are divided by {mark!r}: --delimiter {mark!r}"
-        elif similar_name is not None:
-            hint = f". Did you mean {similar_name!r:.80}?"
+        hint = f". Did you mean {similar_name!r:.80}?" if similar_name else ""
         if name == self.field:
-            hint = f"{hint or '. The first line must name the columns.'} Use --field COLUMN for that of the texts"
+            hint += ". The first line names the columns; use --field for that of the texts, --delimiter for other cells"
         return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"
 
 
