@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         cards as cards,
         cite as cite,
         compare as compare,
-        rank as rank,
         report as report,
         topics as topics,
     )
@@ -49,7 +48,7 @@ else:
         __name__,
         {
             "pellucid": "errors",
-            "pellucid.analysis": "audit bias cards cite compare rank report topics",
+            "pellucid.analysis": "audit bias cards cite compare report topics",
             "pellucid.anchors": "AnchorEmbedder choose_anchors",
             "pellucid.core.embedder": "Embedder",
             "pellucid.bulk": "duplicates encode_corpus read_shards",

@@ -18,7 +18,6 @@ from pellucid.analysis import coordinates
 from pellucid.analysis.auditing import Thresholds, audit, support
 from pellucid.analysis.coordinates import correlations, spread
 from pellucid.analysis.dimension_cards import cards
-from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError
 from tables import HOSTILE, SCHEMA, TableEmbedder, check_views, random_table, units
@@ -270,15 +269,11 @@ def test_a_frame_follows_from_the_records():
     names = [field.name for field in fields(one.cards[0])]
     assert list(one.to_frame().columns) == list(replace(one, cards=()).to_frame().columns) == names
     assert one.to_dict()["cards"] == [cards(model, list(model.rows), 0)[0].to_dict()]  # a card among cards is a card
-    ranked = rank(model, "t0", ["t1", "t0"]).to_frame()
-    assert ranked[["rank", "document", "text"]].values.tolist() == [[1, 1, "t0"], [2, 0, "t1"]]
-    assert set(ranked.loc[0, "reasons"]) <= set(model.dimensions.names) and "known" in ranked
 
 
 def test_a_report_in_one_line():
     model = random_table()
     assert repr(cards(model, list(model.rows), top_k=2)) == "<Cards: 2 of 6, tables model, 60 texts>"
-    assert "\x1b" not in repr(rank(model, "t0", ["\x1b[31m"])) and "\n" not in repr(rank(model, "a\nb", ["t0"]))
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch):

@@ -13,7 +13,6 @@ from scipy.stats import spearmanr
 import pellucid
 from pellucid.analysis.comparing import compare
 from pellucid.analysis.coordinates import spearman
-from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError
 from tables import HOSTILE, TableEmbedder, check_views, random_table
@@ -119,41 +118,6 @@ def test_what_cannot_be_compared_is_refused(options, complaint):
         compare(arguments.pop("models"), arguments.pop("pairs"), **arguments)
 
 
-def test_a_ranking_has_reasons_and_says_why_one_stands_above_another(fruit):
-    found = rank(fruit, "apple car", ["bicycle", "the pear", "quagga", "apple", "car"], top_k=3, reasons=1)
-    assert [item.text for item in found.ranked] == ["apple", "the pear", "car"]
-    scores = fruit.similarity(fruit.encode(["apple car"]), fruit.encode(["apple", "the pear", "car"]))[0]
-    assert [item.score for item in found.ranked] == pytest.approx(scores.tolist())
-    lines = [line.name for line in fruit.explain("apple car", "apple").groups() if not line.is_sum]
-    assert [reason.name for reason in found.ranked[0].reasons] == lines[:1] and " \u2192 apple" in lines[0]
-    assert found.ranked[0].document == 3
-    why = found.why(1, 3)
-    assert (why.score, why.texts) == (
-        pytest.approx(float(scores[0] - scores[2]), abs=1e-6),
-        ("apple car", "apple", "car"),
-    )
-    assert lines[0] in check_views(found)
-    assert found.to_frame()["text"].tolist() == ["apple", "the pear", "car"]
-    with pytest.raises(InputError, match="rank 4 is not in this list of 3"):
-        found.why(1, 4)
-
-
-def test_why_works_for_dimension_families():
-    why = rank(TableEmbedder(ROWS, ["x", "y", "z"]), "b", ["a", "d"]).why(1, 2)
-    assert {row.name: row.contribution for row in why.rows} == pytest.approx({"x": 0.6, "y": -0.48})
-    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score)
-
-
-@pytest.mark.parametrize(
-    ("query", "documents", "options", "complaint"),
-    [("q", [], {}, "no documents"), ("q", "text", {}, "one string"), (3, ["a"], {}, "the query is 3"),
-     ("q", ["a", 4], {}, "text 1 is int"), ("q", ["a"], {"top_k": 0}, "top_k is 0")],
-)  # fmt: skip
-def test_what_cannot_be_ranked_is_refused(query, documents, options, complaint):
-    with pytest.raises(InputError, match=complaint):
-        rank(random_table(), query, documents, **options)
-
-
 def test_no_text_or_name_can_steer_a_view():
     rows = {text: [n + 1.0, 9.0 - n, 2.0] for n, text in enumerate(HOSTILE)}
     model = TableEmbedder(rows, [HOSTILE[0], HOSTILE[4], HOSTILE[5]])
@@ -161,7 +125,6 @@ def test_no_text_or_name_can_steer_a_view():
     found = compare({HOSTILE[1]: model, HOSTILE[2]: model.without(0)}, pairs)
     assert found.changed
     check_views(found)
-    check_views(rank(model, HOSTILE[0], HOSTILE))
 
 
 def test_a_comparison_names_the_guesses_that_it_rests_on():

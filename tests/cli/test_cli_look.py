@@ -10,8 +10,6 @@ import pytest
 
 import pellucid
 from commands import run_command
-from pellucid.analysis.ranking import rank
-from tables import check_views
 
 LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]
 EDIT = ("edit", "-m", "fruit", "-o", "mine")
@@ -114,10 +112,3 @@ def test_an_edit_renames_first_as_its_help_says(run):
     assert pellucid.load("mine").dimensions.names == [names[0], names[2]]  # what was called so before is gone
     said = run(*EDIT, "--overwrite", "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
     assert "have the same name" in said
-
-
-def test_a_ranking_names_the_documents_of_which_little_is_known(fruit):
-    found = rank(fruit, "apple", ["car", "apple zebra\x1b quagga", "pear"])
-    assert [round(item.coverage.share, 2) for item in found.ranked] == [0.33, 1, 1]
-    assert "Fewer than half of the words are known of 1 document: rank 1." in check_views(found)
-    assert "Fewer than half" in str(found)

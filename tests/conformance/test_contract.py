@@ -277,26 +277,6 @@ def test_a_query_is_scored_otherwise_than_a_plain_text(searching, family):
 
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 @pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_rank_orders_as_search_does(searching, family):
-    from pellucid.analysis.ranking import rank
-
-    model = searching[family]
-    scores = model.similarity(model.encode_query([QUERY]), model.encode_document(TEXTS))[0]
-    found = rank(model, QUERY, TEXTS, reasons=100_000)
-    assert [item.document for item in found.ranked] == np.argsort(-scores, kind="stable").tolist()
-    assert [item.score for item in found.ranked] == pytest.approx(sorted(scores.tolist(), reverse=True), abs=1e-6)
-    best = model.explain(QUERY, found.ranked[0].text, role1="query", role2="document")
-    rounding = 1e-6  # of a text in a batch and alone
-    lines = (line for line in best.groups(None) if not line.is_sum)
-    expected = {line.name: line.contribution for line in lines if line.contribution > rounding}
-    reasons = {reason.name: reason.contribution for reason in found.ranked[0].reasons}
-    assert {name: reasons[name] for name in expected} == pytest.approx(expected, abs=rounding)
-    assert all(value < 2 * rounding for name, value in reasons.items() if name not in expected)
-    assert found.why(1, 2).score == pytest.approx(found.ranked[0].score - found.ranked[1].score, abs=2e-6)
-
-
-@pytest.mark.filterwarnings("ignore:.*logit above 0")
-@pytest.mark.parametrize("family", EVERY_FAMILY)
 @pytest.mark.parametrize("role", ["query", "document", None])
 def test_prompt_names_are_the_role(searching, family, role):
     model = searching[family]

@@ -143,7 +143,7 @@ def test_numbers_and_settings_of_analyses_are_checked(fruit, junk):
 
 @pytest.mark.parametrize("width", [float("nan"), 2.5, "80", None, 0, True, [80]], ids=repr)
 def test_the_width_of_a_view_is_checked(fruit, width):
-    for result in (fruit.explain("apple", "pear"), pellucid.rank(fruit, "apple", ["a pear"])):
+    for result in (fruit.explain("apple", "pear"), pellucid.cards(fruit, ["a pear", "an apple"])):
         with pytest.raises(InputError, match="width"):
             result.to_text(width=width)
 
@@ -231,7 +231,6 @@ def test_json_is_indented_by_a_number_of_blanks_that_fits(tmp_path: Path) -> Non
     "function",
     [
         lambda model: pellucid.audit(model, ["a"]), lambda model: pellucid.cards(model, ["a"]),
-        lambda model: pellucid.rank(model, "a", ["b"]),
         lambda model: pellucid.topics(model, ["a"] * 10), lambda model: pellucid.bias(model, "gender"),
         lambda model: pellucid.report(model),
     ],

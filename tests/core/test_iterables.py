@@ -25,7 +25,6 @@ CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
     "cards": lambda static, anchors, give: pellucid.cards(anchors, give(TEXTS)).to_json(),
     "compare": lambda static, anchors, give: pellucid.compare([static, anchors], give(PAIRS)).to_json(),
     "duplicates": lambda static, anchors, give: pellucid.duplicates(give(TEXTS), static).to_json(),
-    "rank": lambda static, anchors, give: pellucid.rank(static, "red apple", give(TEXTS)).to_json(),
     "choose_anchors": lambda static, anchors, give: pellucid.choose_anchors(
         static, give(f"{text} and {text} of a long enough text" for text in TEXTS), 2, show_progress_bar=False
     ),

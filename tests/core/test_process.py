@@ -126,7 +126,6 @@ def work_with_a_model(folder: Path, fruit: StaticEmbedder) -> None:
     model.encode(["apple", "pear"])
     model.explain("apple", "pear").to_html()
     model.describe("apple")
-    pellucid.rank(model, "apple", ["pear", "car"])
 
 
 def work_with_an_index(folder: Path, fruit: StaticEmbedder) -> None:

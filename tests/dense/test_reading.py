@@ -137,20 +137,6 @@ def test_a_token_that_is_a_blank_reads_no_word() -> None:
 # --- How often it is asked ---
 
 
-@pytest.mark.parametrize("reasons", [True, False])
-def test_a_ranking_encodes_each_text_once_and_its_reasons_none(reasons: bool) -> None:
-    function = Counting()
-    model = fitted(function) if reasons else pellucid.load(function)
-    for ranked in (model, EnsembleEmbedder({"words": function.table, "dense": model, "more": function.table})):
-        function.taken()
-        ranking = pellucid.rank(ranked, QUERY, DOCUMENTS)
-        ranking.why(1, 2)
-        assert function.taken() == dict.fromkeys([QUERY, *DOCUMENTS], 1)
-        for item in ranking.ranked:
-            cosine = ranked.similarity(ranked.encode_query(QUERY), ranked.encode_document(item.text))[0, 0]
-            assert item.score == pytest.approx(cosine, abs=1e-6)
-
-
 def test_an_explanation_encodes_each_text_once() -> None:
     from pellucid.anchors.embedder import AnchorEmbedder
 
@@ -163,9 +149,6 @@ def test_an_explanation_encodes_each_text_once() -> None:
         counts = function.taken()
         n_parts = 2 if len(set(getattr(asked, "names", ["one"]))) == 2 and asked.parts[0].model is anchors else 1
         assert counts == {QUERY: n_parts, DOCUMENTS[0]: n_parts}
-    function.taken()
-    pellucid.rank(anchors, QUERY, DOCUMENTS)
-    assert function.taken() == dict.fromkeys([QUERY, *DOCUMENTS], 1)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "ensemble", "sparse ensemble", "nested ensemble", "anchors"])

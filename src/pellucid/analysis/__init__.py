@@ -1,4 +1,4 @@
-"""What a model of any family does: audit, bias, report, cards, citations, comparison, ranking, topics."""
+"""What a model of any family does: audit, bias, report, cards, citations, comparison, topics."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pellucid.analysis.clustering import topics as topics
     from pellucid.analysis.comparing import compare as compare
     from pellucid.analysis.dimension_cards import cards as cards
-    from pellucid.analysis.ranking import rank as rank
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -27,6 +26,5 @@ else:
             "pellucid.analysis.clustering": "topics",
             "pellucid.analysis.comparing": "compare",
             "pellucid.analysis.dimension_cards": "cards",
-            "pellucid.analysis.ranking": "rank",
         },
     )

@@ -8,11 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.analysis.ranking import TopRow
 from pellucid.errors import InputError, unknown_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, signed
 from pellucid.explain.views.report import Report
-from pellucid.index.evaluation import JudgedQueries, Queries, Relevant
+from pellucid.index.evaluation import JudgedQueries, Queries, Relevant, TopRow
 from pellucid.index.plan import Snapshot
 from pellucid.index.query import OPTIONS, SearchQuery
 from pellucid.index.search import plan_of, run, score_document

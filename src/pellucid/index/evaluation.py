@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, check_integer, importing, shown
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
@@ -45,6 +44,13 @@ MAX_CHECKED_RANK = 1000
 
 MAX_LACKED_ROWS = 3  # of what a missed document lacked
 MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
+
+
+class TopRow(NamedTuple):
+    """One of the rows that add most to a score: its name and what it adds."""
+
+    name: str
+    contribution: float
 
 
 class PartMeasures(NamedTuple):

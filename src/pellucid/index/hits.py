@@ -15,7 +15,6 @@ from typing import Any, ClassVar, NamedTuple, overload
 import numpy as np
 
 from pellucid.analysis.citing import MIN_PROBABILITY, Citations, cite
-from pellucid.analysis.ranking import WhyAbove
 from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Passage, passage_terms
 from pellucid.dense.tokenized import text_units
@@ -268,7 +267,7 @@ class Hit:
 
 
 @dataclass(frozen=True, repr=False)
-class Hits(WhyAbove, Report, Sequence[Hit]):
+class Hits(Report, Sequence[Hit]):
     """The documents found for a query, best first: a sequence of `Hit`, and a report with views.
 
     Attributes:
@@ -322,8 +321,30 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         """Return the number of hits."""
         return len(self.hits)
 
-    def _explained(self, item: Hit) -> Explanation:
-        return item.explain()
+    def why(self, above: int, below: int | None = None) -> Explanation:
+        """Return why one rank is above another: the difference of their explanations.
+
+        Args:
+            above: a rank, from 1.
+            below: another; None for the next one.
+
+        Raises:
+            InputError: a rank is not in the list.
+        """
+        explanation = self.explain(above)
+        return explanation - self.explain(above + 1 if below is None else below)
+
+    def explain(self, rank: int) -> Explanation:
+        """Return what the score at a rank is made of; the first rank is 1, or the one after those left out.
+
+        Raises:
+            InputError: the rank is not in the list.
+        """
+        hits = dict(enumerate(self.hits, self.offset + 1))
+        if rank not in list(hits):
+            first = f", whose first rank is {self.offset + 1}" if self.offset else ""
+            raise InputError(f"rank {shown(rank)} is not in this list of {len(hits)}{first}")
+        return hits[rank].explain()
 
     def cite(
         self, answer: str, model: Any = "static-en", *, top_k: int = 3, min_probability: float = MIN_PROBABILITY
