@@ -127,6 +127,18 @@ def quality(index: pellucid.Index, collection: Collection, weights: dict[str, fl
     return np.array(collection.each_ndcg([{hit.id: hit.score for hit in each} for each in hits]))
 
 
+def bm25_scores(collection: Collection) -> Vectors:
+    """Return BM25 of every document for each query, as a default index has it, float32 [queries, documents]."""
+    columns = {text_id: column for column, text_id in enumerate(collection.ids)}
+    scores = np.zeros((len(collection.queries), len(columns)), np.float32)
+    with tempfile.TemporaryDirectory() as folder, pellucid.Index.create(Path(folder) / "index") as index:
+        index.add(collection.documents, ids=collection.ids)
+        for row, query in zip(scores, collection.queries):
+            for hit in index.search(query, len(columns), weights={"bm25": 1}):
+                row[columns[hit.id]] = hit.score
+    return scores
+
+
 def measure_quality(models: Mapping[str, Any], collections: list[Collection], work: Path) -> Scores:
     """Return what BM25, each model, both together, and others' BM25 find."""
     scores: Scores = {BM25_ALONE: []}
