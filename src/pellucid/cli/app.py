@@ -339,7 +339,7 @@ def describe(
 
 @app.command()
 def evaluate(
-    data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
+    data: Annotated[Path, typer.Option(help="A folder of test sets.")],
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
     json: JsonOption = False,
@@ -353,8 +353,7 @@ def evaluate(
     \b
     Examples:
       pellucid evaluate --data shared/data --task STS
-      pellucid evaluate -m sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
-      pellucid evaluate -m wordllama --task STSBenchmark --task SICK-R --json
+      pellucid evaluate --data data -m sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
     """
     from pellucid.evaluation.evaluating import evaluate as score
 

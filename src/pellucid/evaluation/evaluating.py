@@ -24,7 +24,7 @@ from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import InputError, ModelFolderError, importing, require, shown, unknown_name
-from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
+from pellucid.evaluation.tasks import LocalTask, find_tasks, quiet
 from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
 from pellucid.explain.views.report import Report
 from pellucid.loading import load
@@ -32,17 +32,6 @@ from pellucid.persistence.folder import cache_folder
 from pellucid.persistence.store import read_json, write_json
 from pellucid.process import kept_random_states
 from pellucid.progress import Progress
-
-_HUB_TASKS_BY_TYPE = {
-    "STS": ["STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R", "BIOSSES"],
-    "Retrieval": ["SciFact"],
-    "Classification": [
-        "Banking77Classification", "EmotionClassification", "TweetSentimentExtractionClassification",
-    ],
-    "PairClassification": ["TwitterURLCorpus"],
-}  # fmt: skip
-HUB_TASKS = tuple(name for names in _HUB_TASKS_BY_TYPE.values() for name in names)
-"""What is evaluated on the hub's data when no task is named; any other task of MTEB can be."""
 
 _FORMAT = 1  # part of every key of the cache; raise it with any change here that changes a score
 
@@ -89,7 +78,7 @@ class Results(Report):
 def evaluate(
     model: Any,
     *,
-    data: str | Path | None = None,
+    data: str | Path,
     tasks: Sequence[str] | None = None,
     cache_dir: str | Path | None = None,
     name: str | None = None,
@@ -100,10 +89,9 @@ def evaluate(
     Args:
         model: an `Embedder`; a `SentenceTransformer`, which keeps its own prompts; another object that encodes a list
             of texts, such as model2vec's `StaticModel`; or the name, folder or hub id of one of the first two.
-        data: a folder of evaluation sets (layout: `pellucid.evaluation.tasks`); nothing is downloaded then. None takes
-            the data from the Hugging Face hub.
-        tasks: names of tasks or of types ("STS", "Retrieval", ...), case ignored; None runs all sets under `data`, or
-            `HUB_TASKS`. On the hub any English task of MTEB can be named.
+        data: a folder of evaluation sets (layout: `pellucid.evaluation.tasks`). `mteb.evaluate` with an `MtebEncoder`
+            scores a model on data of the hub.
+        tasks: names of tasks or of types ("STS", "Retrieval", ...), case ignored; None runs all sets under `data`.
         cache_dir: where scores are kept; None is `~/.cache/pellucid/eval` (below `$XDG_CACHE_HOME` where set).
         name: what to call the model in the results; None takes the given string or the class's name.
         show_progress_bar: show a bar, counting tasks, once the work has lasted two seconds.
@@ -117,14 +105,14 @@ def evaluate(
     """
     if tasks is not None and not (isinstance(tasks, list | tuple) and all(isinstance(task, str) for task in tasks)):
         raise InputError(f"tasks is {shown(tasks)}; give a list of names, such as ['STS'], or None for all")
-    chosen = choose_tasks(_hub_labels(tasks) if data is None else local_labels(find_tasks(data)), tasks)
+    chosen = choose_tasks(local_labels(find_tasks(data)), tasks)
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
 
 
 @kept_random_states()  # MTEB seeds them
 def evaluate_tasks(
     model: Any,
-    tasks: Sequence[LocalTask | HubTask],
+    tasks: Sequence[LocalTask],
     *,
     cache_dir: str | Path | None = None,
     name: str | None = None,
@@ -151,16 +139,6 @@ def local_labels(tasks: Iterable[LocalTask]) -> dict[LocalTask, tuple[str, ...]]
     return {task: (task.folder.name, task.name, task.kind) for task in tasks}
 
 
-def _hub_labels(requested: Sequence[str] | None) -> dict[HubTask, tuple[str, ...]]:
-    """Return what tasks of the hub may be chosen by: `HUB_TASKS` by their types, too, other English ones by name."""
-    mteb = _import_mteb()
-    kind_of = {name: kind for kind, names in _HUB_TASKS_BY_TYPE.items() for name in names}
-    # The classic sets have newer versions.
-    others = [] if requested is None else mteb.get_tasks(languages=["eng"], exclude_superseded=False)
-    names = dict.fromkeys([*HUB_TASKS, *(task.metadata.name for task in others)])
-    return {HubTask(name): (name, kind_of.get(name, name)) for name in names}
-
-
 def choose_tasks(labels: Mapping[Any, Sequence[str]], requested: Sequence[str] | None) -> list[Any]:
     """Return the tasks that `requested` names by one of their labels, ignoring case, in order; all where it is None."""
     if requested is None:
@@ -173,7 +151,7 @@ def choose_tasks(labels: Mapping[Any, Sequence[str]], requested: Sequence[str] |
     return [task for task, of_task in labels.items() if lower_names & set(map(str.lower, of_task))]
 
 
-def _cached_score(model: Embedder, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
+def _cached_score(model: Embedder, weights: str, task: LocalTask, folder: Path) -> TaskScore:
     """Return the score of a model on a task, from `folder` where it is known."""
     require("mteb", "eval")
     # MTEB is not imported for its version: that takes longer than reading a known score.
@@ -191,7 +169,7 @@ def _cached_score(model: Embedder, weights: str, task: LocalTask | HubTask, fold
     return score
 
 
-def _score(model: Embedder, task: LocalTask | HubTask) -> TaskScore:
+def _score(model: Embedder, task: LocalTask) -> TaskScore:
     """Run one task in MTEB."""
     mteb = _import_mteb()
     with quiet():

@@ -220,39 +220,6 @@ def find_tasks(data: str | Path, kinds: Mapping[str, type[LocalTask]] = KINDS) -
     return tasks
 
 
-@dataclass(frozen=True)
-class HubTask:
-    """A task of MTEB with the hub's data, of a multilingual one the English part."""
-
-    name: str
-    kind: ClassVar[str] = "hub"
-
-    def files(self) -> list[Path]:
-        """Return nothing: the data is on the hub."""
-        return []
-
-    def digest(self) -> str:
-        """Return the revision of the data that MTEB takes."""
-        return str(self._task().metadata.dataset["revision"])
-
-    def make(self) -> Any:
-        """Return MTEB's own task with its data, or raise InputError where the hub does not give it."""
-        task = self._task()
-        try:
-            task.load_data()
-        except OSError as error:  # what datasets raises without a network, or for a set that is gone
-            raise InputError(
-                f"the data of {self.name} cannot be had from the hub: {error}. "
-                "Give a folder of sets on disk: data=..., --data"
-            ) from error
-        return task
-
-    def _task(self) -> Any:
-        import mteb
-
-        return mteb.get_task(self.name, languages=["eng"], exclusive_language_filter=True)
-
-
 def read_sts(task: LocalTask) -> ScoredPairs:
     """Read the pairs of an STS set.
 
