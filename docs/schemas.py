@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
@@ -71,6 +71,8 @@ def _of(hint: Any, definitions: dict[type, Any]) -> dict[str, Any]:
         return {"type": _PLAIN[hint]}
     if get_origin(hint) is Literal:
         return {"enum": list(arguments)}
+    if get_origin(hint) is Mapping:
+        return {"type": "object"}
     if get_origin(hint) in (Union, UnionType):
         found = [_of(one, definitions) for one in arguments]
         plain = all(set(one) == {"type"} for one in found)

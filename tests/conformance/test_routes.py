@@ -199,6 +199,7 @@ def bodies() -> dict[str, dict[str, Any]]:
         },
         "/why": {"query": "river", "id": "b", "weights": {"bm25": 1}},
         "/judge": {"query": "river", "id": "b", "grade": 1},
+        "/why_not": {"query": "river", "id": "b", "weights": {"bm25": 1}},
         "/documents": {"where": {"n": {"gte": 1}}, "sort": "n", "limit": 3, "count_by": ["n"]},
     }  # fmt: skip
 

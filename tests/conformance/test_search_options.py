@@ -54,6 +54,13 @@ def index(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Any:
         yield made
 
 
+async def call_tool(assistant: Any, name: str, arguments: dict[str, Any]) -> Any:
+    import mcp
+
+    async with mcp.Client(assistant) as client:
+        return (await client.call_tool(name, arguments)).structured_content
+
+
 @pytest.fixture
 def doors(index: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return of each door what takes options, and returns ids and scores."""
@@ -71,14 +78,11 @@ def doors(index: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert status == 200, page
         return [(hit["id"], hit["score"]) for hit in page["hits"]]
 
-    async def call(options: dict[str, Any]) -> Any:
-        import mcp
-
-        async with mcp.Client(assistant) as client:
-            return await client.call_tool("search", {"query": QUERY, "top_k": 10, **options})
-
     def of_mcp(**options: Any) -> Any:
-        return [(d["id"], d["score"]) for d in asyncio.run(call(options)).structured_content["documents"]]
+        return [
+            (d["id"], d["score"])
+            for d in asyncio.run(call_tool(assistant, "search", {"query": QUERY, "top_k": 10, **options}))["documents"]
+        ]
 
     return {"python": of_python, "http": of_http, "mcp": of_mcp}
 
@@ -104,6 +108,20 @@ def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dic
     for door, found in hits.items():
         assert [id for id, _ in found] == [id for id, _ in hits["python"]], door
         assert [score for _, score in found] == pytest.approx([score for _, score in hits["python"]]), door
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"rerank", "rerank_top"}))
+def test_why_not_says_the_same_at_every_door(name: str, index: Any) -> None:
+    value, said = VALUES[name]
+    wanted = index.why_not(QUERY, "c", **{name: value}).to_dict()
+    with running({"words": pellucid.load("static-en")}, index=str(index.folder)) as url:
+        answers = [ask(url, "/why_not", {"query": QUERY, "id": "c", name: value})[1]]
+    assistant = create_server({"words": pellucid.load("static-en")}, index)
+    options = {"query": QUERY, "id": "c", "top_k": 10, name: value}
+    answers.append(asyncio.run(call_tool(assistant, "why_not", options)))
+    answers.append(json.loads(run_command("search", index.folder, QUERY, *said, "--why-not", "c", "--json").stdout))
+    for answer in answers:
+        assert answer == json.loads(json.dumps(wanted))
 
 
 # What is made or read, the command that does so, options under another name there, and those that are Python's alone.

@@ -219,6 +219,14 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     assert "tea" in sliders and not {"the", "on", "and"} & set(sliders)
 
 
+def test_a_document_that_is_not_found_is_asked_for(page: Any, url: str) -> None:
+    page.goto(url + "/#search?q=bank+interest+rate")
+    page.get_by_text("Why is a document not here?").click()
+    page.get_by_label("Id of a document").fill("Rates")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_text("an id that is nearly written so: rates").wait_for()
+
+
 def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str) -> None:
     page.goto(library + "/#search?q=reports+on+tea")
     page.locator(".hit").first.wait_for()

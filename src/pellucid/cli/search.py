@@ -444,6 +444,7 @@ def search(
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
+    why_not: Annotated[str | None, typer.Option(help="Explain why this document, by its id, is not found.")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Score hits without the words of each reason.")] = False,
     output: TableOption = None,
@@ -472,6 +473,7 @@ def search(
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index "interest rates" --steer "stock markets=-0.5"
       pellucid search my-index "interest rates" --why 1
+      pellucid search my-index "interest rates" --why-not articles.jsonl:7
       pellucid search my-index "interest rates" --top-k 3 --measure
       pellucid search my-index "interest rates" -k 100 -o hits.xlsx
       pellucid search my-index "interest rates" --html hits.html
@@ -506,6 +508,8 @@ def search(
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
                 if why is not None:
                     show(hits.why(why), json, html, rows=rows)
+                elif why_not is not None:
+                    show(opened.why_not(text, why_not, **options), json, html)
                 elif html is not None:
                     show(hits, json, html)
                 elif json:

@@ -158,7 +158,7 @@ class OnnxEncoder:
         """Return one row for each text, float32 [texts, dimension]; a batch is as long as its longest text."""
         prompt = prompt_of(self, role)
         inputs = [prompt + (text.lower() if self.do_lower_case else text) for text in texts]
-        size = max(_PASS_TEXTS, _PASS_CHARACTERS // max(map(len, inputs), default=1))
+        size = max(_PASS_TEXTS, _PASS_CHARACTERS // max([1, *map(len, inputs)]))
         size = 1 if self._sees_batch else min(batch_size, size)
         try:
             return np.concatenate([self._batch(inputs[start : start + size]) for start in range(0, len(inputs), size)])

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pellucid.index.precomputed import QueryFunction as QueryFunction
     from pellucid.index.qdrant import QdrantIndex as QdrantIndex
     from pellucid.index.reasons import Reasons as Reasons
+    from pellucid.index.why_not import WhyNot as WhyNot
 else:
     __getattr__, __dir__, __all__ = lazy(
         __name__,
@@ -21,5 +22,6 @@ else:
             "pellucid.index.precomputed": "QueryFunction",
             "pellucid.index.qdrant": "QdrantIndex",
             "pellucid.index.reasons": "Reasons",
+            "pellucid.index.why_not": "WhyNot",
         },
     )

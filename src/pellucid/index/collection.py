@@ -154,16 +154,8 @@ class DocumentCollection:
     def __getitem__(self, id: str | int) -> Document:
         """Return a document by its id."""
         commit = self.snapshot().commit
-        segment, row = self._locate(commit, id)
+        segment, row = commit.locate(id)
         return commit.segments[segment].document(row)
-
-    @staticmethod
-    def _locate(commit: Commit, id: str | int) -> tuple[int, int]:
-        document_id = validate_id(id, "the id")
-        rows = commit.rows_for([document_id])
-        if not rows:
-            raise InputError(f"no document {document_id!r:.80} is in the index")
-        return rows[document_id]
 
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order of adding, as they were when the iteration began."""
@@ -462,7 +454,7 @@ class DocumentCollection:
             for name, row in (vectors or {}).items()
         }
         with self._exclusive_writer() as writer:
-            segment, row = self._locate(writer.commit, id)
+            segment, row = writer.commit.locate(id)
             document = writer.commit.segments[segment].document(row)
             text, title = document.text if text is None else text, document.title if title is None else title
             metadata = document.metadata if metadata is None else metadata

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, ReadingError
+from pellucid.errors import VERSION, IndexFolderError, InputError, ModelFolderError, ReadingError
 from pellucid.index.arrays import REPAIR_HINT, find_invalid_numbers
-from pellucid.index.documents import Document
+from pellucid.index.documents import Document, validate_id
 from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
 from pellucid.index.settings import check_types
@@ -150,6 +150,14 @@ class Commit(NamedTuple):
         for segment_index, segment in enumerate(self.segments):
             rows |= {document_id: (segment_index, row) for document_id, row in segment.rows_for(ids).items()}
         return rows
+
+    def locate(self, id: str | int) -> tuple[int, int]:
+        """Return the segment and row of a document; InputError where no document has the id."""
+        document_id = validate_id(id, "the id")
+        rows = self.rows_for([document_id])
+        if not rows:
+            raise InputError(f"no document {document_id!r:.80} is in the index")
+        return rows[document_id]
 
     def documents(self, step: int = 1) -> Iterator[Document]:
         """Yield every document, or every `step`-th, in the order of adding."""

@@ -7,7 +7,7 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, overload
@@ -300,6 +300,7 @@ class Hits(Report, Sequence[Hit]):
     offset: int = 0
     models: Mapping[str, str] = field(default_factory=dict)
     _plan: QueryPlan | None = field(default=None, compare=False)
+    _score_document: Callable[[int, int], Hit] | None = field(default=None, compare=False)  # by segment and row
 
     @property
     def suggestions(self) -> tuple[Suggestion, ...]:
@@ -321,19 +322,6 @@ class Hits(Report, Sequence[Hit]):
         """Return the number of hits."""
         return len(self.hits)
 
-    def why(self, above: int, below: int | None = None) -> Explanation:
-        """Return why one rank is above another: the difference of their explanations.
-
-        Args:
-            above: a rank, from 1.
-            below: another; None for the next one.
-
-        Raises:
-            InputError: a rank is not in the list.
-        """
-        explanation = self.explain(above)
-        return explanation - self.explain(above + 1 if below is None else below)
-
     def explain(self, rank: int) -> Explanation:
         """Return what the score at a rank is made of; the first rank is 1, or the one after those left out.
 
@@ -354,6 +342,23 @@ class Hits(Report, Sequence[Hit]):
         Passage `n` of a support is the text of hit `n`, from 0.
         """
         return cite(answer, [hit.text for hit in self], model, top_k=top_k, min_probability=min_probability)
+
+    def why(self, above: int, below: int | str | None = None) -> Explanation:
+        """Return why a hit is above another document: the difference of their explanations.
+
+        Args:
+            above: a rank, from 1.
+            below: another rank, or the id of any document of the index; None for the next rank.
+
+        Raises:
+            InputError: a rank is not in the list, or no document has the id; or an id is given, and the hits were
+                reranked, or are of an index that does not score others.
+        """
+        if not isinstance(below, str):
+            return self.explain(above) - self.explain(above + 1 if below is None else below)
+        if self._score_document is None or self._plan is None or self.reranked:
+            raise InputError("documents that are no hits have no score of a reranker, nor in Qdrant; give two ranks")
+        return self.explain(above) - self._score_document(*self._plan.snapshot.commit.locate(below)).explain()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""

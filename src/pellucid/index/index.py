@@ -58,6 +58,7 @@ from pellucid.index.settings import (
     validate_word_weights,
 )
 from pellucid.index.verification import find_problems
+from pellucid.index.why_not import WhyNot, why_not
 from pellucid.index.writer import bytes_on_disk, first_commit, sweep_models, write_rebuilt
 from pellucid.persistence.folder import allow_external
 from pellucid.persistence.store import writing_folder
@@ -320,6 +321,52 @@ class Index(DocumentCollection):
         )  # fmt: skip
         return run(self.snapshot(), asked)
 
+    def why_not(
+        self,
+        query: str,
+        id: str | int,
+        top_k: int = 10,
+        *,
+        offset: int = 0,
+        where: Any = None,
+        weights: Weights = None,
+        word_weights: Weights = None,
+        steer: Weights = None,
+        synonyms: Synonyms = None,
+        min_score: float | None = None,
+        min_probability: float | None = None,
+        rerank: Any = None,
+        rerank_top: int = 50,
+    ) -> WhyNot:
+        """Return why a search does not find a document: its rank, the gap to the last hit, and causes.
+
+        Each cause has the cheapest change that lets the search find the document among the first `top_k` + `offset`. A
+        change is tried by searching with it, and a cause that no search confirms is not named.
+
+        Args:
+            query: a text.
+            id: of the document, which may be one that is not in the index.
+            top_k: how many hits, and all that follows, as in `search`.
+            offset: as in `search`.
+            where: as in `search`.
+            weights: as in `search`.
+            word_weights: as in `search`.
+            steer: as in `search`.
+            synonyms: as in `search`.
+            min_score: as in `search`.
+            min_probability: as in `search`.
+            rerank: refused: a second stage scores only the first hits.
+            rerank_top: of no use here.
+
+        Raises:
+            InputError: an argument has a value that cannot be used, or `rerank` is given.
+        """
+        asked = SearchQuery(
+            query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score, min_probability, rerank,
+            rerank_top,
+        )  # fmt: skip
+        return why_not(self.snapshot(), asked, id)
+
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None,
         steer: Weights = None, synonyms: Synonyms = None,
@@ -330,7 +377,7 @@ class Index(DocumentCollection):
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
         snapshot = self.snapshot()
-        location = self._locate(snapshot.commit, id)
+        location = snapshot.commit.locate(id)
         asked = SearchQuery(query, weights=weights, word_weights=word_weights, steer=steer, synonyms=synonyms)
         return score_document(plan_of(snapshot, asked), *location)
 

@@ -24,7 +24,8 @@ from pellucid.process import cached_property
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, split_words
 
-_SUGGESTED_WORD_CHARS = range(4, 41)  # of a word for which another is suggested: a shorter one has many neighbours
+SUGGESTED_WORD_CHARS = range(4, 41)
+"""Of a word for which another is suggested: a shorter one has many neighbours."""
 _MAX_SUGGESTED_TERMS, _MAX_READ_PASSAGES = 3, 20  # that are looked for in documents as a word, the most frequent first
 
 
@@ -154,22 +155,27 @@ def plan_query(
     )  # fmt: skip
 
 
+def one_letter_away(form: str, alphabet: Iterable[str]) -> set[str]:
+    """Return a word with a letter left out, put in, replaced, or two of them swapped."""
+    neighbours, letters = set[str](), list(alphabet)
+    for start, rest in ((form[:n], form[n:]) for n in range(len(form) + 1)):
+        neighbours |= {start + rest[1:], start + rest[1:2] + rest[:1] + rest[2:]}
+        neighbours.update(start + letter + tail for letter in letters for tail in (rest, rest[1:]))
+    return neighbours - {form}
+
+
 def _suggestion(word: str, snapshot: Snapshot) -> Suggestion | None:
     """Return the most frequent word of the documents that is one letter away, None for none.
 
     An index has hashes of its terms, so all such words are looked up: some 500, in a few milliseconds for any index.
     """
     form, segments = lowercase(word), snapshot.commit.segments
-    if not form.isalpha() or len(form) not in _SUGGESTED_WORD_CHARS:
+    if not form.isalpha() or len(form) not in SUGGESTED_WORD_CHARS:
         return None
     blocks = {ord(letter) >> 8 for letter in form}  # of Unicode, which have the alphabet of a script
     alphabet = [chr(n) for block in blocks for n in range(block << 8, (block + 1) << 8) if chr(n).islower()]
-    neighbours = set[str]()
-    for start, rest in ((form[:n], form[n:]) for n in range(len(form) + 1)):
-        neighbours |= {start + rest[1:], start + rest[1:2] + rest[:1] + rest[2:]}
-        neighbours.update(start + letter + tail for letter in alphabet for tail in (rest, rest[1:]))
     words_by_term = dict[str, set[str]]()
-    for neighbour in neighbours - {form}:
+    for neighbour in one_letter_away(form, alphabet):
         if term := snapshot.words.analyser.term_alone(neighbour):
             words_by_term.setdefault(term, set()).add(neighbour)
     spans = [segment.postings_spans(words_by_term) for segment in segments]

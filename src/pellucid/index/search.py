@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from pellucid.text.unicode import well_formed
 
 _CALIBRATE = ": index.calibrate(), or pellucid index calibrate"
 _ROUNDING = 1e-5  # of a score in float32
+_CHUNK_PASSAGES = 1 << 16  # whose vectors are multiplied at once
 
 
 def run(snapshot: Snapshot, asked: SearchQuery) -> Hits:
@@ -71,6 +74,7 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
     return Hits(
         plan.query, state.documents, dict(plan.shares), tuple(hits_for(plan, selected)), True, plan.unknown,
         plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=model_labels(state.settings), _plan=plan,
+        _score_document=partial(score_document, plan),
     )  # fmt: skip
 
 
@@ -86,6 +90,21 @@ def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
         best = int(np.argmax(total))  # the passage that a search would find, if any
     values = {name: float(parts[name][best]) if name in parts else 0.0 for name in plan.weights}
     return hits_for(plan, [ScoredPassage(segment_index, row, int(passages[best]), values)])[0]
+
+
+def rank_of(plan: QueryPlan, score: float, number: int, where: Any = None) -> int:
+    """Return the rank that a document, by its number, has with a score: from 1, equal scores by number."""
+    conditions = parse_where(where, plan.snapshot.commit.state.fields)
+    n_documents, rank = max(plan.snapshot.commit.state.documents, 1), 1
+    best = BestScores(n_documents, score - _ROUNDING * max(abs(score), 1.0))
+    for segment in plan.snapshot.commit.segments if plan.parts else ():
+        passages, _, scores = _scan_segment(plan, segment, best, segment.allowed_passages(conditions))
+        is_before = np.zeros(len(segment.numbers), np.bool_)
+        for block in np.split(passages, range(_CHUNK_PASSAGES, len(passages), _CHUNK_PASSAGES)):
+            rows, (_, total) = segment.rows_of_passages(block), _scores_of_passages(plan, segment, block, scores)
+            is_before[rows[(total > score) | ((total == score) & (segment.numbers[rows] < number))]] = True
+        rank += int(is_before[segment.numbers != number].sum())
+    return rank
 
 
 # --- The scores of a segment ---

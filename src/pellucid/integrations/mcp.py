@@ -87,22 +87,24 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None, re
     if index is not None:
         instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
     tools = _Tools(models, index, rerank)
-    searching = [] if index is None else [_tool(tools.search, _search_signature())]
+    searching = (
+        [] if index is None else [_tool(call, _search_signature(call)) for call in (tools.search, tools.why_not)]
+    )
     described = [_tool(tools.explain), _tool(tools.describe), _tool(tools.cite), *searching]
     return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 
-def _search_signature() -> Signature:
-    """Return the arguments of search: the fields of `SearchQuery`, some with limits of their own."""
-    arguments = dict(signature(SearchQuery).parameters)
+def _search_signature(call: Callable[..., Any]) -> Signature:
+    """Return the arguments of a tool that takes the fields of `SearchQuery`, some with limits of their own."""
+    own, arguments = signature(call, eval_str=True), dict(signature(SearchQuery).parameters)
     arguments["top_k"] = arguments["top_k"].replace(default=5, annotation=_Count)
     arguments["rerank"] = arguments["rerank"].replace(
         default=False, annotation=Annotated[bool, Field(description="Score the first hits anew.")]
     )
-    check = arguments["rerank"].replace(
-        name="check", annotation=Annotated[bool, Field(description="Score each document without the words that match.")]
+    arguments |= {name: own.parameters[name] for name in own.parameters if name != "options"}
+    return own.replace(
+        parameters=sorted(arguments.values(), key=lambda argument: argument.default is not argument.empty)
     )
-    return Signature([*arguments.values(), check], return_annotation=FoundDocuments)
 
 
 def _tool(call: Callable[..., Any], arguments: Signature | None = None) -> Tool:
@@ -154,7 +156,11 @@ class _Tools:
         check_explained(answer)
         return cite(answer, passages, self._model(model), top_k=top_k).to_dict()
 
-    def search(self, check: bool, **options: Any) -> FoundDocuments:
+    def search(
+        self,
+        check: Annotated[bool, Field(description="Score each document without the words that match.")] = False,
+        **options: Any,
+    ) -> FoundDocuments:
         """Find documents, with the reasons for each score.
 
         `min_score` leaves out documents with a lower score, `min_probability` those that answer with a lower
@@ -176,6 +182,18 @@ class _Tools:
             suggestions={word: instead for word, instead, _ in hits.suggestions},
             ignored=list(hits.ignored),
         )
+
+    def why_not(
+        self, id: Annotated[str, Field(description="Of the document that is not found.")], **options: Any
+    ) -> dict[str, Any]:
+        """Tell why a search does not find a document: its rank, its gap to the last hit, and causes.
+
+        Each cause has the cheapest change of the search that finds it, which was tried.
+        """
+        assert self._index is not None  # without one there is no such tool
+        check_explained(options["query"])
+        options |= {"id": id, "rerank": served_reranker(self._rerank, wanted=options["rerank"])}
+        return self._index.why_not(**options).to_dict()
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:

@@ -81,8 +81,8 @@ class CiteRequest(RequestBody):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchRequest(SearchQuery):
-    """The body of /search: the options of `Index.search`, some with limits of their own."""
+class IndexQuery(SearchQuery):
+    """The options of `Index.search`, some with limits of their own."""
 
     __pydantic_config__ = BODY_RULES
 
@@ -96,7 +96,20 @@ class SearchRequest(SearchQuery):
     rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
     rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), WHOLE] = 50
     index: Annotated[str | None, _INDEX] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(IndexQuery):
+    """The body of /search."""
+
     rows: Annotated[Integer, Field(ge=0, le=1000, description="Add so many rows of each hit, the largest.")] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhyNotRequest(IndexQuery):
+    """The body of /why_not."""
+
+    id: Annotated[str, Field(description="Of the document that is not found.")]
 
 
 class DocumentsRequest(RequestBody):
@@ -271,6 +284,17 @@ def index_routes(service: Service) -> APIRouter:
             raise ApiError(403, "this server takes no judgements; start it with: pellucid serve --judge")
         index.judge(body.query, body.id, body.grade)
         return {"judged": sum(map(len, index.judgements()[1].values()))}
+
+    @router.post("/why_not")
+    def why_not(body: WhyNotRequest) -> dict[str, Any]:
+        """Say why a search does not find a document: rank, gap, and causes with changes that were tried."""
+        from pellucid.index.why_not import why_not
+
+        check_explained(body.query)
+        index, rerank = service.searched(body.index), served_reranker(service.reranker, wanted=body.rerank)
+        if body.id in index:
+            check_pairs(body.query, [index.score(body.query, body.id)], _n_models(index))
+        return why_not(index.snapshot(), replace(body, rerank=rerank), body.id).to_dict()
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:

@@ -167,7 +167,7 @@ def json_text(content: object, indent: int | None) -> str:
     if not isinstance(indent, str):  # which the json module also takes
         check_integer("indent", indent, 0, _MAX_INDENT, optional=True)
     try:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent, default=str)
     except ValueError:  # a score that is not defined, such as a correlation of equal numbers
         return json.dumps(_without_nan(content), ensure_ascii=False, allow_nan=False, indent=indent)
 

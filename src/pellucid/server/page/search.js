@@ -99,7 +99,7 @@ export async function search(main, page) {
       ...(found ? heading(drawn.length) : examples()),
       ...drawn.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, { scale, best, colourOf }, opened(drawn, place), grades && judging(one.hit.id))),
       ...(found && (scored.length > shown || (scored.length && scored.length % FOUND === 0)) ? [el("button", { type: "button", class: "more", click: more }, `Show ${PAGE} more`)] : []));
-    weighing.hidden = keeper.hidden = !found;
+    weighing.hidden = keeper.hidden = missing.hidden = !found;
     code.textContent = asCode(query, settings());
   }
 
@@ -203,14 +203,22 @@ export async function search(main, page) {
   const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Adjust weights"),
     el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
   const keeper = el("details", { class: "keep" }, el("summary", {}, "Use these weights in Python"), code);
+  const idBox = /** @type {HTMLInputElement} */ (el("input", { "aria-label": "Id of a document", placeholder: "id of a document", required: true }));
+  const answer = el("div", { "aria-live": "polite" });
+  const askWhyNot = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const { rows, ...options } = asked(0);
+    try { answer.replaceChildren(...whyNot(await ask("why_not", { ...options, top_k: PAGE, word_weights: settings().words, id: idBox.value }))); } catch (error) { answer.replaceChildren(el("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message)); }
+  };
+  const missing = el("details", { class: "missing" }, el("summary", {}, "Why is a document not here?"), el("form", { class: "line", submit: askWhyNot }, idBox, el("button", {}, "Ask")), answer);
   main.append(
     el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search")),
     el("p", { class: "note" }, `${page.index}: ${info.documents.toLocaleString("en")} ${info.documents === 1 ? "document" : "documents"}`),
     layout);
-  layout.append(filtering, el("div", {}, hits, weighing, keeper));
+  layout.append(filtering, el("div", {}, hits, missing, weighing, keeper));
   drawFilters();
   if (!query) drawHits();
-  else weighing.hidden = keeper.hidden = true;
+  else weighing.hidden = keeper.hidden = missing.hidden = true;
   box.focus({ preventScroll: true });
   run(0);
 }
@@ -218,6 +226,17 @@ export async function search(main, page) {
 /** Return a line that names some words of the question, if there are any. */
 function named(/** @type {string} */ what, /** @type {string[]} */ words) {
   return words.length ? [el("p", { class: "note" }, `${what}: ${words.join(", ")}`)] : [];
+}
+
+/** Return why a document is not found: rank and gap, and causes with the changes that were tried. */
+function whyNot(/** @type {any} */ found) {
+  const rank = (/** @type {any} */ cause) => cause.rank ? `; rank ${cause.rank.toLocaleString("en")} then` : "";
+  const standing = found.rank ? `Rank ${found.rank.toLocaleString("en")}, score ${found.score.toFixed(4)}` : "It has no rank: it is not in the index, or shares nothing with the question";
+  const last = found.last_score === null ? "" : `; the last hit has ${found.last_score.toFixed(4)}`;
+  const isFound = [found, ...found.causes].some((/** @type {any} */ one) => one.rank && one.rank <= found.n_first);
+  return [el("p", { class: "lead" }, `${standing}${last}.`),
+    ...(isFound ? [] : [el("p", { class: "note" }, `No change that was tried brings it into the first ${found.n_first}.`)]),
+    el("ul", {}, ...found.causes.map((/** @type {any} */ cause) => el("li", {}, `${cause.text}: `, el("code", {}, cause.change), rank(cause))))];
 }
 
 /** Whether a row is about something in the texts: what all texts have in common and the remainder have no weight. */
