@@ -92,7 +92,8 @@ class WhyNot(Report):
     def summary(self) -> str:
         """Return rank, score and gap in a sentence."""
         if self.rank is None or self.score is None:
-            return "It has no rank: it is not in the index, or shares nothing with the query."
+            is_absent = any(cause.kind == "absent" for cause in self.causes)
+            return "It is not in the index." if is_absent else "It has no rank: it shares nothing with the query."
         return f"Rank {self.rank:,} of {counted(self.documents, 'document')}, score {self.score:.4f}" + (
             "." if self.last_score is None else f"; the last hit, {self.last!r:.80}, has {self.last_score:.4f}."
         )

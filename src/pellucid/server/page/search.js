@@ -231,7 +231,9 @@ function named(/** @type {string} */ what, /** @type {string[]} */ words) {
 /** Return why a document is not found: rank and gap, and causes with the changes that were tried. */
 function whyNot(/** @type {any} */ found) {
   const rank = (/** @type {any} */ cause) => cause.rank ? `; rank ${cause.rank.toLocaleString("en")} then` : "";
-  const standing = found.rank ? `Rank ${found.rank.toLocaleString("en")}, score ${found.score.toFixed(4)}` : "It has no rank: it is not in the index, or shares nothing with the question";
+  const isAbsent = found.causes.some((/** @type {any} */ cause) => cause.kind === "absent");
+  const unranked = isAbsent ? "It is not in the index" : "It has no rank: it shares nothing with the question";
+  const standing = found.rank ? `Rank ${found.rank.toLocaleString("en")}, score ${found.score.toFixed(4)}` : unranked;
   const last = found.last_score === null ? "" : `; the last hit has ${found.last_score.toFixed(4)}`;
   const isFound = [found, ...found.causes].some((/** @type {any} */ one) => one.rank && one.rank <= found.n_first);
   return [el("p", { class: "lead" }, `${standing}${last}.`),
