@@ -157,7 +157,7 @@ def test_the_command_says_what_the_method_says(index, files, fruit):
         ("q.jsonl", '\n["a"]', "line 2 is no query"),
         ("q.jsonl", "{", "line 1: not JSON"),
         ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\tx", "line 2: invalid literal"),
-        ("q.tsv", "1 0 a 1\n1 0 b 1", "first line must be query-id"),
+        ("q.tsv", "1 0 a 1\n1 0 b 1", "has no column 'query-id'"),
         ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta", "line 2"),
         ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\tnan", "line 2: invalid literal"),
         ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\t1\n1\ta\t0", "line 3: document 'a' is judged 0 .*and 1 before"),
