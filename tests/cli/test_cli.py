@@ -280,7 +280,7 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
     shown = run("evaluate", "-m", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
     assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
     assert "STS15 STS cosine_spearman 83.1" in " ".join(shown.split())
-    assert json.loads(run("evaluate", "-m", "toy", "--json").stdout)["rows"][0]["score"] == 83.14
+    assert json.loads(run("evaluate", "-m", "toy", "--data", tmp_path, "--json").stdout)["rows"][0]["score"] == 83.14
     assert asked["tasks"] is None
 
 

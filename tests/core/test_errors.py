@@ -254,7 +254,7 @@ def test_arguments_of_an_index_and_its_hits_are_checked(tmp_path: Path) -> None:
             "rank \\[1\\] is not in this list": lambda: hits.explain([1]),
             "k is \\[1\\]; it must be": lambda: hits[0].lines([1]),
             "top_k is 0.5; it must be": lambda: hits[0].explain().reasons(0.5),
-            "tasks is 3; give a list of names": lambda: pellucid.evaluate(PLAIN_MODEL, tasks=3),
+            "tasks is 3; give a list of names": lambda: pellucid.evaluate(PLAIN_MODEL, data=tmp_path, tasks=3),
             "compare needs at least two models": lambda: pellucid.compare(3, [("a", "b")]),
             r"the text is \(\) \(tuple\); it must be a string": lambda: PLAIN_MODEL.nearest_words(()),
             "cannot be moved to": lambda: PLAIN_MODEL.to(HUGE),
