@@ -96,6 +96,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "qrels").mkdir()
     for name in ("test", "train"):
         (path / "qrels" / f"{name}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\nq2\td3\t1\n")
+    (path / "checks.tsv").write_text(f"query\tid\n{SENTENCES[2]}\td2\n", encoding="utf-8")
+    (path / "new.json").write_text('{"weights": {"bm25": 1}}', encoding="utf-8")
     (path / "notes-from").mkdir()
     for name, model in {
         "my-model": "static-en", "my-anchors": "anchors-en-200", "my-anchors-edited": "anchors-en-200",

@@ -217,7 +217,7 @@ def test_the_command_speaks_the_protocol_alone(saved, index):
             return {tool.name: tool for tool in (await client.list_tools()).tools}, about, client.instructions
 
     listed, about, instructions = asyncio.run(tools())
-    assert set(listed) == {"explain", "describe", "cite", "search"}
+    assert set(listed) == {"explain", "describe", "cite", "search", "why_not"}
     assert all(tool.annotations.read_only_hint and tool.output_schema for tool in listed.values())
     assert "apple" in about.structured_content["description"]
     assert f"The models are: {Path(saved).name}." in instructions and "3 documents" in instructions

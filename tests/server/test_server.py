@@ -176,7 +176,7 @@ def test_an_index_says_what_it_holds(static: StaticEmbedder, tmp_path: Path) -> 
         assert status == 200 and first["values"]["lang"] == [{"value": "en", "documents": 50}]
         assert first["all values"] == {"lang": True, "n": False} and len(first["values"]["n"]) == 50
         assert len(first["examples"]) == 4 and "grades" not in first
-        assert ask(url, "/judge", {"query": "x", "id": "y"})[0] == 403
+        assert ask(url, "/judge", {"query": "x", "id": "y"})[0] == 404
         with pellucid.Index.open(tmp_path / "index") as index:
             index.add(["une autre"], metadata=[{"lang": "fr"}])
         assert [one["value"] for one in ask(url, "/index")[1]["values"]["lang"]] == ["en", "fr"]

@@ -176,8 +176,8 @@ def sync(
 
     \b
     Examples:
-      pellucid index sync my-index ~/notes
-      pellucid index sync my-index articles.jsonl reviews.csv --dry-run
+      pellucid index sync my-index articles.jsonl --dry-run
+      pellucid index sync my-index articles.jsonl
     """
     from pellucid.index.sync import DeletionError
 
@@ -353,7 +353,7 @@ def compare(
     \b
     Examples:
       pellucid index compare my-index --queries queries.txt --second '{"weights": {"bm25": 1}}'
-      pellucid index compare my-index --queries queries.jsonl --qrels qrels.tsv --second new.json --html new.html
+      pellucid index compare my-index --queries queries.jsonl --qrels qrels/test.tsv --second new.json
     """
     from pellucid.evaluation.tasks import read_qrels, read_queries
     from pellucid.persistence.store import parse_json
@@ -392,6 +392,7 @@ def check(
             say(f"{query}: {id} is {place}; it must be within {within:,}")
     if failed:
         raise typer.Exit(1)
+    say("all checks pass", err=True)
 
 
 @index.command()

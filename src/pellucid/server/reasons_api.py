@@ -281,7 +281,7 @@ def index_routes(service: Service) -> APIRouter:
         """Note that a person judged a document for a query; the server must be started with --judge."""
         index = service.searched(body.index)
         if not service.settings.judge:
-            raise ApiError(403, "this server takes no judgements; start it with: pellucid serve --judge")
+            raise ApiError(404, "this server takes no judgements; start it with: pellucid serve --judge")
         index.judge(body.query, body.id, body.grade)
         return {"judged": sum(map(len, index.judgements()[1].values()))}
 
