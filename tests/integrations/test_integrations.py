@@ -170,6 +170,9 @@ def test_an_assistant_asks_and_searches(fruit, index):
     assert about == {"description": fruit.describe("an apple"), "coverage": pytest.approx(0.5)}
     cited = ask(server, "cite", answer="an apple", passages=["a pear", "an apple"]).structured_content
     assert cited == json.loads(pellucid.cite("an apple", ["a pear", "an apple"], fruit).to_json())
+    asked = {"queries": ["apple pear", "car"], "second": {"weights": {"bm25": 1}}, "top_k": 1}
+    compared = ask(server, "compare", **asked).structured_content
+    assert compared == index.compare(dict(enumerate(asked["queries"])), {}, asked["second"], top_k=1).to_dict()
     page, hits = ask(server, "search", query="apple pear", top_k=2).structured_content, index.search("apple pear", 2)
     documents = page["documents"]
     assert [d["summary"] for d in documents] == [hit.summary() for hit in hits]
@@ -217,7 +220,7 @@ def test_the_command_speaks_the_protocol_alone(saved, index):
             return {tool.name: tool for tool in (await client.list_tools()).tools}, about, client.instructions
 
     listed, about, instructions = asyncio.run(tools())
-    assert set(listed) == {"explain", "describe", "cite", "search", "why_not"}
+    assert set(listed) == {"explain", "describe", "cite", "search", "why_not", "compare"}
     assert all(tool.annotations.read_only_hint and tool.output_schema for tool in listed.values())
     assert "apple" in about.structured_content["description"]
     assert f"The models are: {Path(saved).name}." in instructions and "3 documents" in instructions

@@ -79,8 +79,9 @@ def mcp(
 
     The tools are explain (why two texts are similar), describe (what a text is
     about), cite (which sentences of passages support an answer) and, with --index,
-    search (documents with the reasons for their scores) and why_not (why a document is
-    not found). The first model is the default. Needs pellucid[mcp].
+    search (documents with the reasons for their scores), why_not (why a document is not
+    found) and compare (what other options find). The first model is the default. Needs
+    pellucid[mcp].
 
     \b
     Examples:

@@ -74,7 +74,7 @@ class FoundDocuments(BaseModel):
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None, rerank: Any = None) -> MCPServer:
-    """Return a server with the tools explain, describe and cite, and search with an index.
+    """Return a server with the tools explain, describe and cite, and with an index search, why_not and compare.
 
     Args:
         models: by name; the first is the default.
@@ -87,10 +87,10 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None, re
     if index is not None:
         instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
     tools = _Tools(models, index, rerank)
-    searching = (
-        [] if index is None else [_tool(call, _search_signature(call)) for call in (tools.search, tools.why_not)]
-    )
-    described = [_tool(tools.explain), _tool(tools.describe), _tool(tools.cite), *searching]
+    described = [_tool(tools.explain), _tool(tools.describe), _tool(tools.cite)]
+    if index is not None:
+        described += [_tool(call, _search_signature(call)) for call in (tools.search, tools.why_not)]
+        described.append(_tool(tools.compare))
     return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 
@@ -194,6 +194,20 @@ class _Tools:
         check_explained(options["query"])
         options |= {"id": id, "rerank": served_reranker(self._rerank, wanted=options["rerank"])}
         return self._index.why_not(**options).to_dict()
+
+    def compare(
+        self,
+        queries: Annotated[list[str], Field(max_length=100)],
+        second: Annotated[dict[str, Any], Field(description="Options of search, such as weights or synonyms.")],
+        first: Annotated[dict[str, Any], Field(description="The same; {} is the index as it is.")] = {},  # noqa: B006
+        top_k: _Count = 10,
+    ) -> dict[str, Any]:
+        """Tell which queries find other documents with other options of a search, and which terms moved them."""
+        assert self._index is not None  # without one there is no such tool
+        check_explained(*queries)
+        return self._index.compare(
+            dict(zip(map(str, range(len(queries))), queries)), first, second, top_k=top_k
+        ).to_dict()
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:
