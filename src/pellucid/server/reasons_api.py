@@ -299,9 +299,7 @@ def index_routes(service: Service) -> APIRouter:
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
         """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
-        opened = service.searched(index)
-        info = await service.run_in_pool(_index_info, opened)
-        return answer({**info, "grades": _grades(opened)} if service.settings.judge else info)
+        return answer(await service.run_in_pool(_index_info, service.searched(index), service.settings.judge))
 
     return router
 
@@ -316,7 +314,7 @@ def _n_models(index: Index) -> int:
     return len(index.weights.keys() - {"bm25"})
 
 
-def _index_info(index: Index) -> dict[str, Any]:
+def _index_info(index: Index, is_judged: bool) -> dict[str, Any]:
     """Return `Index.info`, examples of queries, the most frequent values of fields, and what else the page asks.
 
     Fields of numbers and dates are absent: they have ranges.
@@ -347,6 +345,7 @@ def _index_info(index: Index) -> dict[str, Any]:
         },
         "all values": {name: len(of_field) <= _MAX_CHOICES for name, of_field in counts.items()},
         "stop words": sorted(index.snapshot().words.analyser.stop_words),
+        **({"grades": _grades(index)} if is_judged else {}),
         "calibrated": calibration is not None
         and (calibration.weights, calibration.word_weights) == (index.weights, {}),
     }
