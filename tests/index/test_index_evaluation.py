@@ -202,6 +202,9 @@ def test_two_settings_are_compared_query_by_query(index):
     assert found.ndcg == pytest.approx(means) and found.gain[0] == pytest.approx(means[1] - means[0])
     assert found.gain[1] <= found.gain[0] <= found.gain[2]
     assert index.compare(QUERIES, both, both, RELEVANT).changes == ()
+    assert index.compare({1: "a car"}, {}, bm25, {1: {"b": 1}}).queries == 1  # ids as evaluate takes them
+    with pytest.raises(InputError, match="give a dict"):
+        index.compare(["a car"], {}, bm25)
     with pytest.raises(InputError, match="did you mean 'weights'"):
         index.compare(QUERIES, {}, {"weigths": {}})
 

@@ -356,11 +356,11 @@ def compare(
       pellucid index compare my-index --queries queries.jsonl --qrels qrels/test.tsv --second new.json
     """
     from pellucid.evaluation.tasks import read_qrels, read_queries
-    from pellucid.persistence.store import parse_json
+    from pellucid.persistence.store import parse_json, read_json
 
     def settings(given: str) -> Any:
         is_json = given.lstrip().startswith("{")
-        return parse_json(given.encode() if is_json else Path(given).read_bytes(), f"{given:.80} is not JSON")
+        return parse_json(given.encode(), f"{given:.80} is not JSON") if is_json else read_json(given)
 
     is_table = ".jsonl" in queries.suffixes
     texts = read_queries(queries) if is_table else {str(n): text for n, text in enumerate(read(str(queries)), 1)}

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import InputError, unknown_name
+from pellucid.errors import InputError, shown, unknown_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, signed
 from pellucid.explain.views.report import Report
-from pellucid.index.evaluation import JudgedQueries, Queries, Relevant, TopRow
+from pellucid.index.evaluation import JudgedQueries, Queries, Relevant, TopRow, by_id
 from pellucid.index.plan import Snapshot
 from pellucid.index.query import OPTIONS, SearchQuery
 from pellucid.index.search import plan_of, run, score_document
@@ -87,9 +87,11 @@ def compare(
     for settings in (first, second):
         if wrong := [name for name in settings if name not in _OPTIONS]:
             raise InputError(f"settings: {unknown_name('option', wrong[0], _OPTIONS)}")
+    if not isinstance(queries, Mapping):
+        raise InputError(f"queries are {shown(queries, 80)}; give a dict: id -> text")
     found: list[dict[str, list[str]]] = [{}, {}]
     changes: list[ChangedQuery] = []
-    for key, text in queries.items():
+    for key, text in by_id(queries, "query").items():
         asked = [SearchQuery(query=text, top_k=top_k, **settings) for settings in (first, second)]
         before, after = ([hit.id for hit in run(snapshot, one)] for one in asked)
         found[0][key], found[1][key] = before, after

@@ -295,7 +295,7 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             "queries are a dict: id -> text, and relevant is one: id of a query -> {id of a document: grade}; read "
             "files with read_queries and read_qrels"
         )
-    texts, judgements = _by_id(queries, "query"), _by_id(relevant, "the judged query")
+    texts, judgements = by_id(queries, "query"), by_id(relevant, "the judged query")
     selected: dict[str, dict[str, int]] = {}
     left_out = 0
     for query, grades in judgements.items():
@@ -307,7 +307,7 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
                 f"the judgements of query {query!r:.60} are {shown(grades, 80)}; give {{id: grade}}, integers up to "
                 f"{MAX_GRADE:,}"
             )
-        by_document = _by_id(grades, f"in the judgements of query {query!r:.60}, document")
+        by_document = by_id(grades, f"in the judgements of query {query!r:.60}, document")
         if not any(grade > 0 for grade in by_document.values()):
             continue
         if query not in texts:
@@ -324,7 +324,7 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
     return {query: well_formed(texts[query]) for query in selected}, selected, left_out
 
 
-def _by_id(items: Mapping[Any, Any], what: str) -> dict[str, Any]:
+def by_id(items: Mapping[Any, Any], what: str) -> dict[str, Any]:
     """Return items by their ids as an index has them; `what` names one that is there twice."""
     by_id: dict[str, Any] = {}
     for key, item in items.items():

@@ -135,8 +135,8 @@ def plan_query(
     question = Question(query, snapshot.words, snapshot.commit, word_weights, steer, synonyms, rows)
     parts = snapshot.parts
     readings = {name: parts[name].ask(question, weight) for name, weight in shares.items() if weight > 0}
-    directions = [reading.directions.rows for reading in readings.values() if reading.directions]
-    if oov := steer.keys() - {row.key[1] for rows in directions for row in rows}:
+    known_texts = {row.key[1] for reading in readings.values() if reading.directions for row in reading.directions.rows}
+    if oov := [text for text in steer if text not in known_texts]:
         raise InputError(
             f"steer has {', '.join(map(repr, oov)):.120}, and no dense model of this search knows a word of it. "
             "Use other words, or give a dense part a weight above 0"
