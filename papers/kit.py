@@ -3,7 +3,8 @@
     python -m papers.kit
 
 writes all pages anew: papers/PAPER/PAGE.md is PAGE.md.template with each {{script.figure}} replaced by what the script
-measured, from papers/PAPER/results/script.json; {{script.figure.measured}} is the day and machine of it.
+measured, from papers/PAPER/results/script.json. {{script.figure<b & c | x*>}} is a table's first column, b and c, in
+the rows x*; {{script.figure.measured}} is the day and machine.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -259,6 +261,31 @@ class Table:
         """Return the rows in Markdown, without the header."""
         return "\n".join(f"| {' | '.join(map(cell_text, row))} |" for row in self.rows)
 
+    def select(self, columns: str, rows: str) -> Table:
+        """Return the table with its first column and some others, and with some of its rows.
+
+        Args:
+            columns: their names, joined by " & ", or none for all.
+            rows: patterns of the first cell or the first two, such as "MiniLM*", joined by " & ", or none for all.
+
+        Raises:
+            LookupError: there is no such column or row.
+        """
+        names = self._names()
+        chosen = [0, *map(names.index, columns.split(" & "))] if columns else range(len(names))
+        keys = [", ".join(map(cell_text, row[:2])).replace("**", "") for row in self.rows]
+        lines = set()
+        for pattern in rows.split(" & "):
+            found = {i for i, key in enumerate(keys) if fnmatchcase(key, f"{pattern or '*'}, *")}
+            found = found or {i for i, key in enumerate(keys) if fnmatchcase(key, pattern)}
+            if not found:
+                raise LookupError(f"the table of {', '.join(names)} has no rows {pattern!r}")
+            lines |= found
+        left = sum(column < self.left for column in chosen)
+        return Table(
+            [self.columns[c] for c in chosen], [[self.rows[line][c] for c in chosen] for line in sorted(lines)], left
+        )
+
     def cell(self, row: str, column: str) -> str:
         """Return the cell of a row, named by its first cell or its first two, as it is shown but for bold.
 
@@ -360,7 +387,9 @@ def write_results(path: Path, figures: Mapping[str, Figure], measured: str | Non
     read_results.cache_clear()
 
 
-PLACEHOLDER = re.compile(r"\{\{([\w.]+?)\.([\w-]+)(?:\.(measured|rows)|\[([^]]+); ([^];]+)\])?\}\}")
+PLACEHOLDER = re.compile(
+    r"\{\{([\w.]+?)\.([\w-]+)(?:\.(measured|rows))?(?:<([^|>]*)\|?([^>]*)>|\[([^]]+); ([^];]+)\])?\}\}"
+)
 
 
 def _json(value: Any) -> str:
@@ -380,13 +409,23 @@ def _verdict_text(value: Any) -> str:
     raise TypeError(f"{value!r:.60} is a {type(value).__name__}, which no result has")
 
 
-def look_up(script: str, name: str, attribute: str | None = None, row: str = "", column: str = "") -> str:
+def look_up(
+    script: str,
+    name: str,
+    attribute: str | None = None,
+    columns: str | None = None,
+    rows: str | None = None,
+    row: str = "",
+    column: str = "",
+) -> str:
     """Return what a placeholder stands for.
 
     Args:
         script: such as "swe.trials".
         name: of the figure.
         attribute: "rows" for a table without its header, "measured" for the day and machine.
+        columns: of a table, to choose from it as `Table.select` does.
+        rows: of a table, to choose from it.
         row: of a table, for one of its cells.
         column: of the cell, or several with " & " between, whose cells are joined.
 
@@ -397,6 +436,8 @@ def look_up(script: str, name: str, attribute: str | None = None, row: str = "",
     if name not in results:
         raise LookupError(f"{results_path(script)} has no figure {name!r}")
     figure = results[name]["figure"]
+    if columns or rows:
+        figure = figure.select((columns or "").strip(), (rows or "").strip())
     if row:
         return ", ".join(figure.cell(row, name) for name in column.split(" & "))
     return results[name]["measured"] if attribute == "measured" else figure.lines() if attribute else str(figure)

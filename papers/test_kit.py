@@ -153,13 +153,19 @@ def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):
     write_results(kit.results_path("papers.swe.x"), {"scores": table, "n": 3}, "yesterday on x86")
     page = (
         "{{x.scores}}\n{{x.n}} {{x.scores[ours; score & verdict]}} {{x.scores.measured}}\n| p | 9 |\n{{x.scores.rows}}"
+        "\n{{x.scores<verdict | a*>}}\n{{x.scores.rows<score>}}"
     )
     (tmp_path / "swe" / "p.md.template").write_text(page)
     kit.write_pages()
     rows = "| **ours** | 1.3 | **holds** |\n| a | - | undecided |"
     want = f"| model | **score** | verdict |\n|---|---:|---:|\n{rows}\n3 1.3, holds yesterday on x86\n| p | 9 |\n{rows}"
+    want += "\n| model | verdict |\n|---|---:|\n| a | undecided |\n| **ours** | 1.3 |\n| a | - |"
     assert (tmp_path / "swe" / "p.md").read_text() == want
-    for missing, message in (("{{x.m}}", "no figure 'm'"), ("{{x.scores[b; score]}}", "no row 'b'")):
+    for missing, message in (
+        ("{{x.m}}", "no figure 'm'"),
+        ("{{x.scores[b; score]}}", "no row 'b'"),
+        ("{{x.scores<score | b*>}}", "no rows"),
+    ):
         (tmp_path / "swe" / "p.md.template").write_text(missing)
         with pytest.raises(LookupError, match=message):
             kit.write_pages()
