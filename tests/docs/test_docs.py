@@ -29,7 +29,7 @@ EXECUTED = [
         f"docs/{name}.md"
         for name in "quickstart choose architecture explanations anchors toolkit ensembles search bias".split()
     ),
-    *(f"docs/recipe-{name}.md" for name in ("api", "app", "csv", "encoder")),
+    *(f"docs/recipe-{name}.md" for name in ("api", "app", "csv")),
 ]
 PACKAGE = ROOT / "src/pellucid"
 NO_TABLE = {
