@@ -40,7 +40,7 @@ from papers.swe.language_steps import (
     run_on_teacher,
 )
 from papers.swe.norms import norms_by_rank, norms_by_tag, read_tagged
-from papers.swe.separation import language_separation
+from papers.swe.separation import silhouette
 from papers.swe.trials import Maker
 from pellucid import StaticEmbedder
 from pellucid.core.embedder import Vectors
@@ -121,7 +121,7 @@ def silhouettes(given: Given) -> Table:
 
 def apart(model: StaticEmbedder, items: Mapping[str, Sequence[str]]) -> str:
     """Return the silhouette score of languages by 1,000 items of each that no other one has."""
-    return f"{language_separation(model, items, drop=1).components[0].silhouette:.3f}"
+    return f"{silhouette(model, items):.3f}"
 
 
 @cache
@@ -304,7 +304,7 @@ def read_german(folder: Path) -> tuple[list[str], Array]:
 def tags(given: Given) -> Table:
     """Return the lengths of English words by part of speech in the Brown corpus, as shares of proper nouns'."""
     models = {**{name: given.english(folder) for name, folder in ENGLISH_STEPS.items()}, **given.others()}
-    columns = {name: shares(model, given.brown(), "brown", "Proper Noun") for name, model in models.items()}
+    columns = {name: shares(model, given.brown(), "Proper Noun", brown=True) for name, model in models.items()}
     rows = [
         [name, *(f"{found[name.title()]:.2f}" for found in columns.values()), *(f"{x:.2f}" for x in printed)]
         for name, printed in CLASSES.items()
@@ -312,9 +312,11 @@ def tags(given: Given) -> Table:
     return Table(["part of speech", *columns, "paper: SWE", "paper: WordLlama"], rows)
 
 
-def shares(model: StaticEmbedder, tagged: Iterable[tuple[str, str]], tagset: str, longest: str) -> dict[str, float]:
+def shares(
+    model: StaticEmbedder, tagged: Iterable[tuple[str, str]], longest: str, brown: bool = False
+) -> dict[str, float]:
     """Return the mean length of each part of speech over that of one."""
-    found = {one.tag: one.mean for one in norms_by_tag(model, tagged, tagset=tagset, words=WORDS).tags}
+    found = norms_by_tag(model, tagged, brown=brown, words=WORDS)
     return {tag: mean / found[longest] for tag, mean in found.items()}
 
 
@@ -324,7 +326,7 @@ def language_tags(given: Given) -> Table:
     for code, treebank in TREEBANKS.items():
         files = sorted(given.tagged.glob(f"{treebank}-ud-*.conllu"))
         models = [given.languages.model(name) for name in (EXTRACTED, DROPPED, next(iter(TUNED)))]
-        cells[code] = [shares(model, read_tagged(*files), "as-is", "PROPN") for model in models]
+        cells[code] = [shares(model, read_tagged(*files), "PROPN") for model in models]
     rows = [
         [tag, *(" / ".join(f"{one[tag]:.2f}" if tag in one else "-" for one in found) for found in cells.values())]
         for tag in UNIVERSAL
@@ -353,7 +355,7 @@ def language_ranks(given: Given) -> Table:
 
 def by_rank(model: StaticEmbedder, texts: Sequence[str]) -> str:
     """Return Spearman's correlation of the lengths of the most frequent words with their ranks."""
-    return f"{norms_by_rank(model, texts, words=WORDS).correlation:+.2f}"
+    return f"{norms_by_rank(model, texts, words=WORDS):+.2f}"
 
 
 class Given:

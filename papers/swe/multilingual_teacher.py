@@ -19,7 +19,7 @@ from pathlib import Path
 from papers.kit import Figure, Table
 from papers.swe.crosslingual import LANGUAGES, STEP_SCORES, opened_or_made, step_scores
 from papers.swe.language_steps import run_on_teacher
-from papers.swe.separation import language_separation
+from papers.swe.separation import silhouette
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, TuningSettings, distill_languages
 
@@ -42,8 +42,7 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     for name in STEPS:
         made = model(options, corpora, name)
         texts = {code: path.read_text(encoding="utf-8").splitlines()[:2_000] for code, path in corpora.items()}
-        apart = language_separation(made, texts, drop=1).components[0].silhouette
-        rows.append([name, *step_scores(options.data, made), f"{apart:.3f}"])
+        rows.append([name, *step_scores(options.data, made), f"{silhouette(made, texts):.3f}"])
     yield "steps", Table(["step", *STEP_SCORES, "silhouette"], rows)
 
 

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from papers.swe.norms import read_tagged
 from pellucid.errors import CorpusError
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
@@ -101,7 +100,6 @@ def test_where_the_chunks_end_changes_nothing(texts):
     [
         ("t.jsonl", b'"a"\n', lambda path: list(read_texts(path)), ["a"]),
         ("p.tsv", b"en\tde\na\tb\n", lambda path: list(read_parallel(path, ("en", "de"))), [("a", "b")]),
-        ("tags.txt", b"a/DT b/NN\n", lambda path: list(read_tagged(path)), [("a", "DT"), ("b", "NN")]),
         ("v.txt", b"a 1 0\nb 0 1\n", lambda path: read_text_vectors(path)[0], ["a", "b"]),
         ("rows.jsonl", b'{"query": "a", "pos": ["b"]}\n',
          lambda path: read_training_sets(path)[0].rows[0].query, "a"),
