@@ -15,7 +15,7 @@ FOLDERS = ("papers", "benchmarks")
 NOTEBOOKS = "examples"
 AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md")
 FOUND_FIRST = ("quickstart.md", "install.md", "choose.md", "inputs.md", "encoder.md", "search.md", "faq.md",
-               "toolkit.md", "scale.md")  # fmt: skip
+               "toolkit.md", "scale.md", "explanations.md", "limits.md", "errors.md")  # fmt: skip
 """What a new reader's words shall find before reference and results."""
 
 

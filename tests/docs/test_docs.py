@@ -27,7 +27,7 @@ EXECUTED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in "quickstart choose architecture explanations anchors toolkit ensembles search bias".split()
+        for name in "quickstart choose limits architecture explanations anchors toolkit ensembles search bias".split()
     ),
     *(f"docs/recipe-{name}.md" for name in ("api", "app", "csv")),
 ]
