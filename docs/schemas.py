@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -20,7 +19,6 @@ from pellucid.explain.views.report import VERSION, Report, data_fields
 
 PAGE = Path(__file__).with_name("schema.json")
 SOURCES = Path(pellucid.__file__).parent
-PAPERS = Path(__file__).parents[1] / "papers"
 
 _ABOUT = (
     "What to_dict and to_json give: one definition for each class of results, and for each class of records in them. "
@@ -30,7 +28,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of everything that pellucid and the papers' analyses write as JSON about a model."""
+    """Return the JSON schema of everything that pellucid writes as JSON about a model."""
     definitions: dict[type, Any] = {}
     results = sorted([Explanation, *reports()], key=lambda kind: kind.__name__)
     anyof = [_of(kind, definitions) for kind in results]
@@ -55,12 +53,10 @@ def text() -> str:
 
 def reports() -> list[type]:
     """Return every class of reports, after importing the modules that define one."""
-    sys.path.insert(0, str(PAPERS.parent))
-    for source in (SOURCES, PAPERS):
-        for path in sorted(source.rglob("*.py")):
-            if "Report):" in path.read_text("utf-8"):
-                import_module(".".join((source.name, *path.relative_to(source).with_suffix("").parts)))
-    found = (kind for kind in Report.__subclasses__() if kind.__module__.startswith(("pellucid.", "papers.")))
+    for path in sorted(SOURCES.rglob("*.py")):
+        if "Report):" in path.read_text("utf-8"):
+            import_module(".".join((SOURCES.name, *path.relative_to(SOURCES).with_suffix("").parts)))
+    found = (kind for kind in Report.__subclasses__() if kind.__module__.startswith("pellucid."))
     return [kind for kind in found if "to_dict" not in vars(kind)]  # hits have a form of their own: search-schema.json
 
 

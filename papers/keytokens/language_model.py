@@ -202,8 +202,7 @@ def moved_on(given: EmbeddedTexts) -> EmbeddedTexts:
 
 def rates_of(given: dict[str, EmbeddedTexts]) -> dict[str, dict[str, Any]]:
     """Return name -> rates as plain numbers."""
-    found = align_embeddings(given, examples=0)
-    return {one.name: {**one._asdict(), "examples": ()} for one in found.models}
+    return {one.name: one._asdict() for one in align_embeddings(given)}
 
 
 def spectrum(bench: Bench) -> dict[str, Any]:
@@ -232,8 +231,8 @@ def adjusted(bench: Bench) -> dict[str, Any]:
         "rest": replace(given, embeddings=rest),
     }
     unit = variation(pair[PLAIN], pair[TUNED]).components[0].variation if TUNED in pair else None
-    swept = sweep(found, given, unit=unit, examples=0)
-    steps = {f"{step.factor:g}": {**step.alignment._asdict(), "examples": ()} for step in swept}
+    swept = sweep(found, given, unit=unit)
+    steps = {f"{step.factor:g}": step.alignment._asdict() for step in swept}
     return {"texts": len(texts), "parts": rates_of(parts), "table": vars(sweep_table(swept)), "steps": steps}
 
 

@@ -6,7 +6,7 @@ A^|T| (Eq. 7); the global one the share of all texts' tokens that are found in a
 text, as the paper defines it; its published script cuts at ten tokens, which keeps the local rate below 10 / |T|.
 
 Special tokens are not counted in T, nor are those of an instruction or a template; the published script counts special
-tokens, as `special_tokens=True` does. A^K is taken from the whole vocabulary. The rates reward stop words as much as
+tokens. A^K is taken from the whole vocabulary. The rates reward stop words as much as
 any other token, hence one rate more, which is not the paper's: the local rate with each token weighted by
 ln(texts / texts that hold it).
 
@@ -34,35 +34,21 @@ if TYPE_CHECKING:
     from pellucid.core.embedder import Vectors
     from pellucid.transformer.backbone import Backbone
 
-LANGUAGES = {
-    "da": "danish", "de": "german", "en": "english", "es": "spanish", "fi": "finnish", "fr": "french",
-    "hu": "hungarian", "it": "italian", "nl": "dutch", "nb": "norwegian", "pt": "portuguese", "ro": "romanian",
-    "ru": "russian", "sv": "swedish", "tr": "turkish",
-}  # fmt: skip
-"""Language code of simplemma -> name of snowballstemmer's algorithm."""
-
 
 class Stems:
-    """The forms under which a word is compared with others, each word looked up once."""
+    """The forms under which an English word is compared with others, each word looked up once."""
 
-    def __init__(self, language: str = "en") -> None:
+    def __init__(self) -> None:
         """Open the stemmer.
 
-        Args:
-            language: one of `LANGUAGES`.
-
         Raises:
-            InputError: it is none of them.
             MissingExtraError: snowballstemmer or simplemma is not installed.
         """
-        if language not in LANGUAGES:
-            raise InputError(f"language is {language!r:.40}; it must be one of {', '.join(LANGUAGES)}")
         with importing("align"):
             import simplemma
             import snowballstemmer
-        self.language = language
         self._lemmatize: Any = simplemma.lemmatize
-        self._stemmer: Any = snowballstemmer.stemmer(LANGUAGES[language])
+        self._stemmer: Any = snowballstemmer.stemmer("english")
         self._known: dict[str, frozenset[tuple[str, str]]] = {}
 
     def forms(self, word: str) -> frozenset[tuple[str, str]]:
@@ -74,7 +60,7 @@ class Stems:
             lower = word.strip().casefold()
             forms = (
                 ("stem", self._stemmer.stemWord(lower)),
-                ("lemma", self._lemmatize(lower, lang=self.language).casefold()),
+                ("lemma", self._lemmatize(lower, lang="en").casefold()),
             )
             self._known[word] = frozenset(forms if any(map(str.isalnum, lower)) else ())
         return self._known[word]
@@ -100,27 +86,6 @@ class EmbeddedTexts:
     tokens: Sequence[Collection[int]]
     head: Any
     vocabulary: Sequence[Token]
-
-    def __post_init__(self) -> None:
-        """Check that the parts fit together.
-
-        Raises:
-            InputError: they do not.
-        """
-        counts = (len(self.texts), np.shape(self.embeddings)[0], len(self.tokens))
-        if len(set(counts)) > 1:
-            raise InputError(
-                "{} texts, {} embeddings and {} sets of tokens; as many of each are needed".format(*counts)
-            )
-        rows = self.head.shape[0]
-        if len(self.vocabulary) > rows:
-            raise InputError(
-                f"the tokenizer has {len(self.vocabulary):,} tokens and the head {rows:,} rows; they are of different "
-                "models"
-            )
-        largest = max((max(own, default=-1) for own in self.tokens), default=-1)
-        if largest >= rows:
-            raise InputError(f"a text holds token {largest}, and the head has {rows:,} rows; they are of two models")
 
     def name(self, token: int) -> str:
         """Return how a token reads; its number where it has no text."""
@@ -148,21 +113,6 @@ class EmbeddedTexts:
         ]
 
 
-class AlignedToken(NamedTuple):
-    """A token as it reads, its score for the embedding, and how it is related to the text; "" where not looked at."""
-
-    token: str
-    score: float
-    relation: str
-
-
-class AlignedText(NamedTuple):
-    """A text and the tokens that its embedding is aligned with, best first."""
-
-    text: str
-    tokens: tuple[AlignedToken, ...]
-
-
 class ModelAlignment(NamedTuple):
     """How far the embeddings of one model are aligned with the tokens of their texts.
 
@@ -180,7 +130,6 @@ class ModelAlignment(NamedTuple):
         stem: share that are not, but have the stem or lemma of a word or token of the text; None if not looked at.
         unrelated: the rest; None if not looked at.
         distinct: how many different tokens are among the first K of any text.
-        examples: of some texts, the first K tokens.
     """
 
     name: str
@@ -196,10 +145,9 @@ class ModelAlignment(NamedTuple):
     stem: float | None
     unrelated: float | None
     distinct: int
-    examples: tuple[AlignedText, ...]
 
 
-def measure(name: str, given: EmbeddedTexts, k: int = 10, *, stems: Stems | None, examples: int = 5) -> ModelAlignment:
+def measure(name: str, given: EmbeddedTexts, k: int = 10, *, stems: Stems | None) -> ModelAlignment:
     """Return the rates of one model (Algorithm 1; Eq. 6 to 8).
 
     Args:
@@ -207,7 +155,6 @@ def measure(name: str, given: EmbeddedTexts, k: int = 10, *, stems: Stems | None
         given: its embeddings.
         k: of Hit@K and of the classes.
         stems: to class tokens by stem and lemma; None leaves the classes out.
-        examples: texts shown, the first ones.
 
     Raises:
         InputError: no text has a token, `k` is out of range, or an embedding holds NaN or infinity.
@@ -218,12 +165,8 @@ def measure(name: str, given: EmbeddedTexts, k: int = 10, *, stems: Stems | None
     holding = Counter(token for tokens in own.values() for token in tokens)
     weights = {token: float(np.log(len(own) / count)) for token, count in holding.items()}
     hits, local, weighted = 0, list[float](), list[float]()
-    matched, seen, classes, shown = set[int](), set[int](), Counter[str](), list[AlignedText]()
-    for n, ids, scores in _ranked(given, own, k):
-        relations = given.relations(n, ids[:k], stems)
-        if len(shown) < examples:
-            tokens = map(AlignedToken, map(given.name, ids[:k]), scores, relations)
-            shown.append(AlignedText(given.texts[n], tuple(tokens)))
+    matched, seen, classes = set[int](), set[int](), Counter[str]()
+    for n, ids in _ranked(given, own, k):
         found = own[n].intersection(ids[: len(own[n])])
         hits += not own[n].isdisjoint(ids[:k])
         local.append(len(found) / len(own[n]))
@@ -232,7 +175,7 @@ def measure(name: str, given: EmbeddedTexts, k: int = 10, *, stems: Stems | None
             weighted.append(sum(weights[token] for token in found) / whole)
         matched |= found
         seen.update(ids[:k])
-        classes.update(relations)
+        classes.update(given.relations(n, ids[:k], stems))
     shares = {relation: classes[relation] / (len(own) * k) for relation in ("literal", "stem", "unrelated")}
     return ModelAlignment(
         name,
@@ -248,22 +191,19 @@ def measure(name: str, given: EmbeddedTexts, k: int = 10, *, stems: Stems | None
         stem=None if stems is None else shares["stem"],
         unrelated=None if stems is None else shares["unrelated"],
         distinct=len(seen),
-        examples=tuple(shown),
     )
 
 
-def _ranked(given: EmbeddedTexts, own: dict[int, set[int]], k: int) -> Iterator[tuple[int, list[int], list[float]]]:
-    """Yield the number of each text with tokens, its first tokens, K or |T| at least, and their scores."""
+def _ranked(given: EmbeddedTexts, own: dict[int, set[int]], k: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield the number of each text with tokens and its first tokens, K or |T| at least."""
     rows, numbers = np.asarray(given.embeddings, np.float32), list(own)
     for start in range(0, len(numbers), _TEXTS):
         block = numbers[start : start + _TEXTS]
         top = top_tokens(rows[block], given.head, max(k, *(len(own[n]) for n in block)))
-        yield from zip(block, top.ids.tolist(), top.scores.tolist())
+        yield from zip(block, top.ids.tolist())
 
 
-def decoded_texts(
-    backbone: Backbone, head: TokenHead, texts: Sequence[str], embeddings: Vectors, special_tokens: bool = False
-) -> EmbeddedTexts:
+def decoded_texts(backbone: Backbone, head: TokenHead, texts: Sequence[str], embeddings: Vectors) -> EmbeddedTexts:
     """Put everything together that decoding the embeddings of texts needs.
 
     Args:
@@ -271,7 +211,6 @@ def decoded_texts(
         head: the rows to decode with.
         texts: n strings.
         embeddings: float32 [n, d], adjusted.
-        special_tokens: count in T the special tokens that the tokenizer adds.
     """
     rows, weight = before_rows(backbone, embeddings), head.weight
     if head.bias is not None:  # as one more column
@@ -279,16 +218,15 @@ def decoded_texts(
             np.column_stack([rows, np.ones(len(rows), np.float32)]),
             np.column_stack([head.rows(), head.bias]),
         )
-    return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts, special_tokens), weight, head.tokens)
+    return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts), weight, head.tokens)
 
 
-def literal_tokens(tokenizer: Any, texts: Sequence[str], special_tokens: bool = False) -> list[frozenset[int]]:
+def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]:
     """Return the set T of each text's tokens, of the whole text however long it is.
 
     Args:
         tokenizer: a fast one of transformers. A special token's string in a text is read as text.
         texts: what to read.
-        special_tokens: count the special tokens that the tokenizer adds; without, no special token is counted.
     """
     from tokenizers import Tokenizer
 
@@ -296,6 +234,6 @@ def literal_tokens(tokenizer: Any, texts: Sequence[str], special_tokens: bool = 
     copy.no_truncation()
     copy.no_padding()
     copy.encode_special_tokens = True
-    omitted = frozenset[int]() if special_tokens else vocabulary_of(tokenizer)[1]
-    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=special_tokens)
+    omitted = vocabulary_of(tokenizer)[1]
+    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
     return [frozenset(encoding.ids) - omitted for encoding in encoded]

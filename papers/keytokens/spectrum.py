@@ -115,7 +115,7 @@ class SweepStep(NamedTuple):
     Attributes:
         factor: the amount over the sweep's unit.
         amount: lambda of h + lambda u_1.
-        alignment: the rates of the moved embeddings, and their tokens for some texts.
+        alignment: the rates of the moved embeddings.
     """
 
     factor: float
@@ -129,8 +129,6 @@ def sweep(
     *,
     unit: float | None = None,
     k: int = 10,
-    language: str | None = "en",
-    examples: int = 3,
 ) -> list[SweepStep]:
     """Add factor x unit x u_1 to embeddings, for each of `FACTORS`, and measure what they then say (Eq. 14).
 
@@ -139,20 +137,18 @@ def sweep(
         given: texts with embeddings of the backbone.
         unit: the paper's v_1 where there is a tuned model; None takes the amount that makes the mean part along u_1
             zero.
-        k: of Hit@K, and tokens shown.
-        language: whose stems are compared; None leaves those classes out.
-        examples: texts whose tokens are kept.
+        k: of Hit@K.
 
     Raises:
         InputError: as `measure`.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     size = -level(found) if unit is None else unit
-    stems, steps = None if language is None else Stems(language), []
+    stems, steps = Stems(), []
     for factor in FACTORS:
         amount = factor * size + 0.0
         moved = replace(given, embeddings=np.asarray(given.embeddings) + np.float32(amount) * found.components[0])
-        steps.append(SweepStep(factor, amount, measure(f"{factor:g}", moved, k, stems=stems, examples=examples)))
+        steps.append(SweepStep(factor, amount, measure(f"{factor:g}", moved, k, stems=stems)))
     return steps
 
 

@@ -14,13 +14,13 @@ from itertools import chain, islice
 from pathlib import Path
 
 from papers.keytokens.alignment import (
-    Alignment,
     align,
     compare_key_tokens,
     cosine_lines,
     embedded_texts,
     tokens_table,
 )
+from papers.keytokens.rates import ModelAlignment
 from papers.keytokens.spectrum import contributions, sweep, sweep_table, variation, variation_table
 from papers.kit import Figure, Table, run_script
 from papers.models import minilm_path
@@ -77,10 +77,10 @@ def embedders(data: Path, tuned: Sequence[Path]) -> dict[str, KeyTokenEmbedder]:
     return found
 
 
-def alignment_table(found: Alignment) -> Table:
+def alignment_table(found: Sequence[ModelAlignment]) -> Table:
     """Return the rates, in percent."""
     rows = []
-    for m in found.models:
+    for m in found:
         rates = (m.hit, m.lar, m.gar, m.weighted_lar, m.literal, m.stem or 0.0, m.unrelated or 0.0)
         rows.append([m.name, *(100 * rate for rate in rates), f"{m.distinct:,}"])
     columns = ["model", "Hit@10", "LAR", "GAR", "weighted LAR", "in the text", "same stem", "unrelated"]
@@ -123,8 +123,7 @@ def said_shares(found: Spectrum) -> str:
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield the tables."""
     texts, models = captions(options.data), embedders(options.data, options.tuned)
-    aligned = align(models, texts, centred=True, examples=3)
-    yield "rates", alignment_table(aligned)
+    yield "rates", alignment_table(align(models, texts))
     yield "tokens", table_2(models, texts)
     base = models[f"{NEO}, mean"]
     rows = base.embed(texts)

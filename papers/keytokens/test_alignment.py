@@ -1,9 +1,6 @@
-"""Algorithm 1 and its rates, by hand and against a plain reference; classes of tokens; views; the command."""
+"""Algorithm 1 and its rates, by hand and against a plain reference; classes of tokens; texts under instructions."""
 
 from __future__ import annotations
-
-import json
-import sys
 
 import numpy as np
 import pytest
@@ -18,12 +15,11 @@ from papers.keytokens.alignment import (
     embedded_texts,
     tokens_table,
 )
-from papers.keytokens.rates import EmbeddedTexts, literal_tokens, measure
-from pellucid.errors import InputError, MissingExtraError
+from papers.keytokens.rates import EmbeddedTexts, Stems, literal_tokens, measure
+from pellucid.errors import InputError
 from pellucid.keytokens import head as decoding
 from pellucid.keytokens.head import top_tokens
 from pellucid.transformer.tokenwords import readable
-from tables import HOSTILE, check_views
 
 WORDS = ["Ġcat", "Ġcats", "Ġdog", "Ġthe", ".", "Ġsat"]
 
@@ -144,82 +140,33 @@ def test_a_text_longer_than_ten_tokens_is_not_cut_at_ten():
     assert found.lar == 1.0 and found.gar == 1.0
 
 
-def test_tokens_are_literal_of_the_same_stem_or_unrelated():
+@pytest.mark.parametrize(
+    ("words", "text", "own", "found", "relations"),
+    [
+        (WORDS, "cats the", {1, 3}, range(5), "stem literal unrelated literal unrelated"),
+        # a word that the tokenizer cut in two still has its stem
+        (["Ġpar", "rots", "Ġparrot", "Ġmouse", "Ġmice", "\u010a"], "parrots and mice", {0, 1, 4}, [5, 2, 3, 4],
+         "unrelated stem stem literal"),
+    ],
+)  # fmt: skip
+def test_tokens_are_literal_of_the_same_stem_or_unrelated(words, text, own, found, relations):
     pytest.importorskip("simplemma")
-    embeddings = [[5, 4, 3, 2, 1, 0]]  # cat, cats, dog, the, ., sat
-    one = align_embeddings({"m": given_texts(embeddings, [{1, 3}])}, k=5).models[0]
-    assert [token.relation for token in one.examples[0].tokens] == [
-        "stem", "literal", "unrelated", "literal", "unrelated",
-    ]  # fmt: skip
-    assert [token.token for token in one.examples[0].tokens] == ["cat", "cats", "dog", "the", "."]
+    given = EmbeddedTexts([text], np.zeros((1, 6)), [own], np.eye(6), readable(words))
+    assert given.relations(0, list(found), Stems()) == relations.split()
+    assert given.name(1) == readable(words)[1].text and given.name(6) == "<6>"  # without a name it goes by its number
+
+
+def test_a_share_of_the_first_tokens_is_of_each_class():
+    pytest.importorskip("simplemma")
+    (one,) = align_embeddings({"m": given_texts([[5, 4, 3, 2, 1, 0]], [{1, 3}])}, k=5)
     assert (one.literal, one.stem, one.unrelated) == pytest.approx((0.4, 0.2, 0.4))
 
 
-def test_a_word_that_the_tokenizer_cut_in_two_still_has_its_stem():
-    pytest.importorskip("simplemma")
-    words = ["Ġpar", "rots", "Ġparrot", "Ġmouse", "Ġmice", "\u010a"]
-    texts = EmbeddedTexts(
-        ["parrots and mice"], np.array([[0.0, 0, 3, 2, 1, 4]]), [{0, 1, 4}], np.eye(6), readable(words)
-    )
-    tokens = align_embeddings({"m": texts}, k=4).models[0].examples[0].tokens
-    assert [(token.token, token.relation) for token in tokens] == [
-        ("\\n", "unrelated"), ("parrot", "stem"), ("mouse", "stem"), ("mice", "literal"),
-    ]  # fmt: skip
-
-
-def test_a_token_without_a_name_goes_by_its_number():
-    texts = EmbeddedTexts(["x"], np.array([[0.0, 1.0]]), [{0}], np.eye(2), readable(["x"]))
-    (one,) = measure("m", texts, 2, stems=None).examples
-    assert [(token.token, token.relation) for token in one.tokens] == [("<1>", ""), ("x", "literal")]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"tokens": [{0}]}, "2 texts, 2 embeddings and 1 sets"),
-        ({"head": np.eye(3)}, "of different models"),
-        ({"tokens": [{0}, {9}], "head": np.eye(6)}, "holds token 9"),
-    ],
-)
-def test_parts_that_do_not_fit_together_are_told(change, said):
-    parts = {"texts": ["a", "b"], "embeddings": np.zeros((2, 6)), "tokens": [{0}, {1}], "head": np.eye(6)}
+@pytest.mark.parametrize(("tokens", "k", "said"), [([set(), set()], 10, "none of the 2 texts"),
+                                                   ([{0}], 7, "at least 1 and at most 6")])  # fmt: skip
+def test_nothing_to_look_at_is_told(tokens, k, said):
     with pytest.raises(InputError, match=said):
-        EmbeddedTexts(**{**parts, **change}, vocabulary=readable(WORDS))
-
-
-def test_nothing_to_look_at_is_told():
-    one = given_texts(np.zeros((1, 6)), [{0}])
-    with pytest.raises(InputError, match="no model"):
-        align_embeddings({})
-    with pytest.raises(InputError, match="other texts"):
-        align_embeddings({"a": one, "b": given_texts(np.zeros((1, 6)), [{1}])}, language=None)
-    with pytest.raises(InputError, match="none of the 2 texts"):
-        align_embeddings({"a": given_texts(np.zeros((2, 6)), [set(), set()])}, language=None)
-    with pytest.raises(InputError, match="language is 'tlh'"):
-        align_embeddings({"a": one}, language="tlh")
-    with pytest.raises(InputError, match="at least 1 and at most 6"):
-        align_embeddings({"a": one}, k=7, language=None)
-
-
-def test_a_missing_extra_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "simplemma", None)
-    with pytest.raises(MissingExtraError, match=r"pip install \"pellucid\[align\]\""):
-        align_embeddings({"a": given_texts(np.zeros((1, 6)), [{0}])})
-
-
-def test_the_views_of_two_models_side_by_side():
-    pytest.importorskip("simplemma")
-    rng = np.random.default_rng(1)
-    words = [f"Ġ{word}" for word in HOSTILE[:5]] + ["|a*b_"]
-    rows, tokens = rng.normal(size=(3, 6)), [{0, 1}, {2}, set()]
-    texts = dict.fromkeys(("plain", "<b>$x_$"))
-    for name in texts:
-        one = given_texts(rows, tokens, rng.normal(size=(6, 6)), words)
-        texts[name] = EmbeddedTexts(HOSTILE[:3], one.embeddings, one.tokens, one.head, one.vocabulary)
-    found = align_embeddings(texts, k=3)
-    page = check_views(found)
-    assert "GAR" in page and "1 text more without a token" in page
-    assert list(found.to_frame()["name"]) == list(texts)
+        measure("a", given_texts(np.zeros((len(tokens), 6)), tokens), k, stems=None)
 
 
 # With real backbones, of two layers and random weights.
@@ -273,31 +220,16 @@ def test_literal_tokens_are_the_texts_own(embedders):
     assert len(long) == 2
 
 
-def test_special_tokens_that_a_tokenizer_adds_are_counted_where_that_is_asked_for(embedders):
-    for name, added in (("bert", {"[CLS]", "[SEP]"}), ("neo", set())):
-        tokenizer = embedders[name].backbone.tokenizer
-        texts = ["The man", "[SEP] a", ""]
-        plain, whole = (literal_tokens(tokenizer, texts, special_tokens) for special_tokens in (False, True))
-        for own, both in zip(plain, whole, strict=True):
-            assert set(tokenizer.convert_ids_to_tokens(sorted(both - own))) == added and own <= both
-        given = embedded_texts(embedders[name], texts, special_tokens=True)
-        assert given.tokens == whole
-
-
-def test_align_with_and_without_an_instruction(embedders):
+def test_align_measures_models_as_they_are_and_centred(embedders):
     pytest.importorskip("simplemma")
-    found = align({"neo": embedders["neo"]}, TEXTS, instruction="riding horse", k=5)
-    assert [model.name for model in found.models] == ["neo", "neo, instructed"]
-    plain = align({"neo": embedders["neo"]}, TEXTS, k=5).models[0]
-    assert found.models[0] == plain and found.models[1].examples != plain.examples
-    assert plain.texts == 3 and plain.blank == 1
-    own = literal_tokens(embedders["neo"].backbone.tokenizer, TEXTS)
-    given = embedded_texts(embedders["neo"], TEXTS)
-    assert (plain.hit, plain.lar, plain.gar) == pytest.approx(
-        rates_by_hand(given.embeddings, np.asarray(given.head), own, 5)
-    )
-    with pytest.raises(InputError, match="only key-token models"):
-        align({"x": object()}, TEXTS, instruction="x")
+    model = embedders["neo"]
+    plain, centred = align({"neo": model}, TEXTS, k=5)
+    assert (plain.name, centred.name, plain.texts, plain.blank) == ("neo", "neo, centred", 3, 1)
+    own, given = literal_tokens(model.backbone.tokenizer, TEXTS), embedded_texts(model, TEXTS)
+    rows = np.asarray(given.embeddings)
+    for found, moved in ((plain, rows), (centred, rows - model.embed(TEXTS).mean(axis=0))):
+        expected = rates_by_hand(moved, np.asarray(given.head), own, 5)
+        assert (found.hit, found.lar, found.gar) == pytest.approx(expected)
 
 
 def test_the_same_texts_under_instructions_and_in_two_models(embedders):
@@ -316,52 +248,3 @@ def test_the_same_texts_under_instructions_and_in_two_models(embedders):
     assert [setting.name for setting in compare_key_tokens(embedders, texts, k=2)] == ["neo", "bert"]
     both = compare_key_tokens(embedders, texts, instructions=told, k=2)
     assert [setting.name for setting in both][1] == "neo, horses"
-
-
-def test_centred_embeddings_have_their_mean_taken_away(embedders):
-    model, texts = embedders["neo"], [text for text in TEXTS if text]
-    found = align({"neo": model}, texts, centred=True, k=3, language=None)
-    assert [one.name for one in found.models] == ["neo", "neo, centred"]
-    rows = model.embed(texts)
-    own = literal_tokens(model.backbone.tokenizer, texts)
-    expected = rates_by_hand(rows - rows.mean(axis=0), np.asarray(model.head.weight), own, 3)
-    assert (found.models[1].hit, found.models[1].lar, found.models[1].gar) == pytest.approx(expected)
-
-
-@pytest.fixture
-def run(embedders, tmp_path, monkeypatch):
-    """Run `python -m papers align` in a folder with a saved transformer and texts."""
-    from typer.testing import CliRunner
-
-    from papers.__main__ import app
-    from tiny_models import byte_level, tiny_model
-
-    monkeypatch.chdir(tmp_path)
-    tokenizer = byte_level()
-    tiny_model("gpt_neo", len(tokenizer)).save_pretrained("neo")
-    tokenizer.save_pretrained("neo")
-    (tmp_path / "texts.txt").write_text("\n".join(text for text in TEXTS if text))
-
-    def run_command(*arguments, code=0):
-        result = CliRunner().invoke(app, ["align", *map(str, arguments)], prog_name="papers")
-        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
-        return result
-
-    return run_command
-
-
-def test_the_command_opens_a_transformer_and_writes_json_and_a_page(run, embedders, tmp_path):
-    pytest.importorskip("simplemma")
-    found = json.loads(run("neo", "texts.txt", "--top-k", 4, "--json", "--centred").stdout)
-    expected = align({"neo": embedders["neo"]}, [text for text in TEXTS if text], k=4, centred=True)
-    assert found == json.loads(expected.to_json())
-    told = run("neo", "texts.txt", "--html", "page.html", "--language", "none")
-    assert told.stdout == ""
-    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
-    assert "neo, instructed" in run("neo", "texts.txt", "--instruction", "riding horse", "--pooling", "last").stdout
-    assert "pooling is 'max'" in run("neo", "texts.txt", "--pooling", "max", code=1).stderr
-
-
-def test_the_command_takes_no_model_of_another_family(run, fruit):
-    fruit.save_pretrained("fruit")
-    assert "only key-token models" in run("fruit", "texts.txt", code=1).stderr
