@@ -9,7 +9,7 @@ about an hour.
 
 Texts to fit to are open sentences and windows of 2 to 8 of their words, without those of MedQuAD and WikiQA. Settings
 were chosen on training claims of SciFact, questions of half of MedQuAD (by topic), and WikiQA's training questions. The
-four sets of docs/search-measured.md, the other half of MedQuAD and the other questions of WikiQA only test.
+four sets of docs/benchmarks.md, the other half of MedQuAD and the other questions of WikiQA only test.
 """
 
 from __future__ import annotations

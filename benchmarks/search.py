@@ -10,7 +10,7 @@ r"""How well and how fast `pellucid.Index` finds documents, beside what people w
     python -m benchmarks.search --data shared/data --million 1000000
 
 nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1, b and
-the weight are the same for every set; how they were chosen is in docs/search-measured.md. --tune prints what BM25 alone
+the weight are the same for every set; how they were chosen is in docs/benchmarks.md. --tune prints what BM25 alone
 and then weights give on the training queries of SciFact. Other models have their default weights.
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in

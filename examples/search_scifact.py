@@ -1,4 +1,4 @@
-"""Index abstracts, find out why a hit is wrong, fix it, and see what changed; see `docs/search-measured.md`.
+"""Index abstracts, find out why a hit is wrong, fix it, and see what changed; see `docs/benchmarks.md`.
 
     python examples/search_scifact.py --data scifact
     python examples/search_scifact.py --data scifact --query 822 --word cause

@@ -34,7 +34,8 @@ PLACEHOLDER = re.compile(r"\{\{.*?\}\}")
 
 def written_by_scripts() -> str:
     """Return all that scripts wrote: their results, their pages, and their blocks of other pages."""
-    results = "\n".join(path.read_text(encoding="utf-8") for path in sorted(kit.PAPERS.rglob("results/*.json")))
+    stored = [*sorted(kit.PAPERS.rglob("results/*.json")), *sorted(ROOT.glob("benchmarks/results/*.json"))]
+    results = "\n".join(path.read_text(encoding="utf-8") for path in stored)
     return "\n".join(
         [
             results.replace('", "', " | "),

@@ -141,7 +141,7 @@ def test_the_readme_s_ratios_of_speed_are_those_of_the_pages():
 def test_sizes_and_times_of_summaries_are_those_of_the_pages_they_sum_up():
     readme, install, search, measured = (
         " ".join((ROOT / page).read_text("utf-8").split())
-        for page in ("README.md", "docs/install.md", "docs/search.md", "docs/search-measured.md")
+        for page in ("README.md", "docs/install.md", "docs/search.md", "docs/benchmarks.md")
     )
     sizes = re.findall(r"\d+ MB", readme.partition("## In Python")[0])
     assert len(sizes) == 2 and all(size in install for size in sizes)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 K1, B = 0.8, 0.5
 """Chosen for BM25 and static-en together, on training claims of SciFact and questions of MedQuAD and WikiQA.
 
-A lower k1 counts a repeated word less. What other choices give is in docs/search-measured.md.
+A lower k1 counts a repeated word less. What other choices give is in docs/benchmarks.md.
 """
 
 

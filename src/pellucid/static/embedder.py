@@ -215,7 +215,7 @@ class StaticEmbedder(Embedder):
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too; they refuse one
         of int4, and one whose vocabulary cuts scripts without spaces into words. They know the rule for unknown words
         only as far as it is written out: the vocabulary in any case (in a cased vocabulary: lower, Capitalised and
-        UPPER), and `extra_words`. For the same vectors there, give the words of your texts; docs/static-measured.md has
+        UPPER), and `extra_words`. For the same vectors there, give the words of your texts; docs/benchmarks.md has
         what is lost without (5.4 points of nDCG@10 on SciFact with static-en). They do not recognize phrases:
         "new york" is two words to them.
 
