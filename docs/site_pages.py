@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("papers", "benchmarks")
+FOLDERS = ("papers", "benchmarks")  # docs/benchmarks.md is another page
 NOTEBOOKS = "examples"
 AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md")
 FOUND_FIRST = ("quickstart.md", "install.md", "choose.md", "inputs.md", "encoder.md", "search.md", "faq.md",
@@ -53,7 +53,7 @@ def from_notebook(path: Path) -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make links between docs/ and the folders fit the site, where docs/ is the root; weigh pages for its search."""
     page.meta["search"] = {"boost": 4 if page.file.src_uri in FOUND_FIRST else 1}
-    if page.file.src_uri.startswith((*FOLDERS, *AT_ROOT)):
+    if page.file.src_uri.startswith(("papers/", "benchmarks/", *AT_ROOT)):
         markdown = markdown.replace("](docs/", "](") if page.file.src_uri in AT_ROOT else markdown
         return re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", markdown)
     markdown = re.sub(rf"\]\(\.\./{NOTEBOOKS}/(\w+)\.ipynb\)", rf"]({NOTEBOOKS}/\1.md)", markdown)
