@@ -1,7 +1,5 @@
 """Cards and audits against numbers worked out by hand or the long way."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import runpy

@@ -1,7 +1,5 @@
 """Swap tests find a planted bias of its size, claim none where there is none, and name what matters."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +17,11 @@ PAIRS = [(f"he{n}", f"she{n}") for n in range(N_PAIRS)]
 TARGETS = [f"job{letter}" for letter in "abcdefgh"]
 
 
-def planted(seed: int, leans: list[float]) -> StaticEmbedder:
+def planted(seed, leans):
     """A model in which cos(target, he) - cos(target, she) is 2 * STRENGTH * lean on average, by one direction."""
     random = np.random.default_rng(seed)
 
-    def along(strengths: np.ndarray) -> np.ndarray:
+    def along(strengths):
         rows = random.normal(size=(len(strengths), WIDTH))
         rows[:, 0] = 0
         rows *= np.sqrt(1 - strengths**2)[:, None] / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -38,7 +36,7 @@ def planted(seed: int, leans: list[float]) -> StaticEmbedder:
 LEANS = [0.3, 0.2, 0.1, 0.0, 0.0, -0.1, -0.2, -0.3]
 
 
-def leans_of(seed: int, leans: list[float]):
+def leans_of(seed, leans):
     return {lean.target: lean for lean in pellucid.bias(planted(seed, leans), PAIRS, targets=TARGETS).leans}
 
 
@@ -112,7 +110,7 @@ def test_the_lists():
     assert all(len({target.text for target in read_targets(name)[0]}) == 40 for name in TARGET_LISTS)
 
 
-def written_by_pandas(frame, kind: str, path: Path) -> None:
+def written_by_pandas(frame, kind, path):
     {
         "csv": lambda: frame.to_csv(path),
         "excel.csv": lambda: frame.to_csv(path, sep=";", index=False, encoding="utf-8-sig"),
@@ -127,7 +125,7 @@ def written_by_pandas(frame, kind: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "excel.csv", "tsv", "mac.csv", "jsonl", "json", "parquet", "xlsx", "txt"])
-def test_pairs_of_any_file(kind, tmp_path: Path):
+def test_pairs_of_any_file(kind, tmp_path):
     pandas = pytest.importorskip("pandas")
     if kind in ("parquet", "xlsx"):
         pytest.importorskip({"parquet": "pyarrow", "xlsx": "openpyxl"}[kind])
@@ -155,7 +153,7 @@ def test_pairs_of_any_file(kind, tmp_path: Path):
         ("", "empty"),
     ],
 )
-def test_files_that_hold_no_pairs(content, message, tmp_path: Path):
+def test_files_that_hold_no_pairs(content, message, tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text(content)
     with pytest.raises((CorpusError, InputError), match=message):
@@ -203,7 +201,7 @@ def test_effects_stay_in_the_range_of_cosines():
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "NaN", "much"])
-def test_numbers_that_are_none_are_refused(number, tmp_path: Path):
+def test_numbers_that_are_none_are_refused(number, tmp_path):
     path = tmp_path / "targets.csv"
     path.write_text(f"text,share\njoba,{number}\njobb,1\n")
     with pytest.raises(CorpusError, match="line 2"):
@@ -211,7 +209,7 @@ def test_numbers_that_are_none_are_refused(number, tmp_path: Path):
 
 
 @pytest.mark.filterwarnings("error")
-def test_numbers_of_any_size_correlate(tmp_path: Path):
+def test_numbers_of_any_size_correlate(tmp_path):
     model, path = planted(1, LEANS), tmp_path / "targets.csv"
     results = []
     for scale in (1.0, 1e308, 1e-308):
@@ -221,7 +219,7 @@ def test_numbers_of_any_size_correlate(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("sign", "nearer"), [(1, "first"), (-1, "second")])
-def test_a_correlation_is_said_with_its_side(sign, nearer, tmp_path: Path):
+def test_a_correlation_is_said_with_its_side(sign, nearer, tmp_path):
     path = tmp_path / "targets.csv"
     path.write_text("text,x\n" + "".join(f"{name},{sign * lean}\n" for name, lean in zip(TARGETS, LEANS)))
     report = pellucid.bias(planted(1, LEANS), PAIRS, targets=path)
@@ -236,7 +234,7 @@ def test_blank_words_are_refused(pair):
         read_pairs([pair, *PAIRS[2:5]])
 
 
-def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
+def test_a_report_has_findings_first_and_stands_alone(tmp_path):
     model = planted(6, LEANS)
     texts = [f"{a} was here" for a, _ in PAIRS]
     report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>")
@@ -251,7 +249,7 @@ def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
 
 
 @pytest.mark.full
-def test_the_commands_write_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_commands_write_reports(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
     from pellucid.cli.app import app

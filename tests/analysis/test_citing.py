@@ -1,7 +1,5 @@
 """Sentences of an answer beside the sentences of passages that support them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

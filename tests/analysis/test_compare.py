@@ -1,7 +1,5 @@
 """Models side by side, and ranked lists with reasons."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Topics: clusters and their names, checked against counts made by hand."""
 
-from __future__ import annotations
-
 import json
 import random
 

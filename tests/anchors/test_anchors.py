@@ -1,9 +1,6 @@
 """The anchor family: cosines by hand, explanations that add up, folders that open, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,15 +15,15 @@ from tiny_models import tiny_transformer
 
 
 @pytest.fixture
-def animals() -> AnchorEmbedder:
+def animals():
     return AnchorEmbedder(count_animals, ["a cat", "a cat, a dog", "the cow"])
 
 
-def anchors_of(count: int) -> AnchorEmbedder:
+def anchors_of(count):
     return AnchorEmbedder(hashed, [f"anchor {n}" for n in range(count)])
 
 
-def test_a_coordinate_is_a_cosine(animals: AnchorEmbedder) -> None:
+def test_a_coordinate_is_a_cosine(animals):
     half = 0.5**0.5
     np.testing.assert_allclose(
         animals.encode(["cat", "dog dog", "cow and cat", "car", ""]),
@@ -41,7 +38,7 @@ def test_a_coordinate_is_a_cosine(animals: AnchorEmbedder) -> None:
     )
 
 
-def test_coordinates_are_the_encoders_own_similarities(fruit: StaticEmbedder) -> None:
+def test_coordinates_are_the_encoders_own_similarities(fruit):
     anchors, texts = ["apple pear", "the car", "Bicycle"], ["the apple", "car and pear", "zebra"]
     model = AnchorEmbedder(fruit, anchors)
     np.testing.assert_allclose(
@@ -51,7 +48,7 @@ def test_coordinates_are_the_encoders_own_similarities(fruit: StaticEmbedder) ->
     np.testing.assert_array_equal(model.encode_document(texts[0]), model.encode(texts[0]))
 
 
-def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
+def test_an_explanation_by_hand(animals):
     """Coordinates (1, √½, 0) and (√½, ½, √½): lengths √1.5 and √1.25."""
     why = animals.explain("cat", "cow and cat")
     lengths = (1.5 * 1.25) ** 0.5
@@ -67,14 +64,14 @@ def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
     )
 
 
-def test_describe_names_the_closest_anchors(animals: AnchorEmbedder) -> None:
+def test_describe_names_the_closest_anchors(animals):
     assert animals.describe("cat") == "mostly about: a cat (1.00), a cat, a dog (0.71)"
     assert animals.describe("cow and cat", top_k=1) in ("mostly about: a cat (0.71)", "mostly about: the cow (0.71)")
     with pytest.raises(InputError, match="top_k is 0"):
         animals.describe("cat", top_k=0)
 
 
-def test_negative_cosines_describe_nothing() -> None:
+def test_negative_cosines_describe_nothing():
     model = AnchorEmbedder(lambda texts: [[-1.0 if text == "no" else 1.0] for text in texts], ["yes"])
     assert model.encode("no").tolist() == [-1] and model.describe("no") == "nothing this model knows"
 
@@ -91,21 +88,21 @@ def test_negative_cosines_describe_nothing() -> None:
         (5, "texts must be"),
     ],
 )
-def test_bad_anchors(anchors, message) -> None:
+def test_bad_anchors(anchors, message):
     with pytest.raises(InputError, match=message):
         AnchorEmbedder(count_animals, anchors)
 
 
-def test_blank_anchors_are_refused_even_if_the_encoder_takes_them() -> None:
+def test_blank_anchors_are_refused_even_if_the_encoder_takes_them():
     with pytest.raises(InputError, match="dimension 1 has an empty name"):
         AnchorEmbedder(lambda texts: np.ones((len(texts), 2)), ["cat", " \n"])
 
 
-def test_one_string_is_one_anchor() -> None:
+def test_one_string_is_one_anchor():
     assert AnchorEmbedder(count_animals, "cat and dog").dimensions.names == ["cat and dog"]
 
 
-def test_an_encoder_that_changes_later_is_refused(animals: AnchorEmbedder) -> None:
+def test_an_encoder_that_changes_later_is_refused(animals):
     animals.encoder = pellucid.load(lambda texts: count_animals(texts)[:, :2])
     with pytest.raises(InputError, match="gives 2 dimensions, before it gave 3"):
         animals.encode("cat")
@@ -118,7 +115,7 @@ def test_an_encoder_that_changes_later_is_refused(animals: AnchorEmbedder) -> No
         ([Dimension("a", ("a",)), Dimension("b")], "needs its anchor text"),
     ],
 )
-def test_parts_must_fit_together(dimensions, message) -> None:
+def test_parts_must_fit_together(dimensions, message):
     with pytest.raises(InputError, match=message):
         AnchorEmbedder.from_parts(count_animals, np.eye(2, dtype=np.float32), Dimensions(dimensions))
 
@@ -126,7 +123,7 @@ def test_parts_must_fit_together(dimensions, message) -> None:
 # --- decorrelation
 
 
-def test_strength_0_changes_nothing_and_1_with_enough_anchors_gives_the_encoders_scores() -> None:
+def test_strength_0_changes_nothing_and_1_with_enough_anchors_gives_the_encoders_scores():
     model = anchors_of(12)
     np.testing.assert_allclose(model.decorrelate(0).vectors, model.vectors, atol=1e-6)
     queries = [f"text {n}" for n in range(20)]
@@ -137,12 +134,12 @@ def test_strength_0_changes_nothing_and_1_with_enough_anchors_gives_the_encoders
     assert np.abs(model.similarity(*[model.encode(queries)] * 2) - units @ units.T).max() > 0.1  # not by itself
 
 
-def test_strength_1_with_few_anchors_leaves_no_overlap() -> None:
+def test_strength_1_with_few_anchors_leaves_no_overlap():
     vectors = anchors_of(4).decorrelate(1).vectors
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-5)
 
 
-def test_half_strength_is_the_inverse_fourth_root() -> None:
+def test_half_strength_is_the_inverse_fourth_root():
     """(A A')^(-1/4) A, computed another way: by the eigenvectors of A A'."""
     model = anchors_of(5)
     sizes, vectors = np.linalg.eigh(model.vectors.astype(np.float64) @ model.vectors.T)
@@ -151,13 +148,13 @@ def test_half_strength_is_the_inverse_fourth_root() -> None:
     np.testing.assert_allclose(model.decorrelate(0.5).vectors, expected, atol=1e-5)
 
 
-def test_decorrelating_keeps_the_mean_weight() -> None:
+def test_decorrelating_keeps_the_mean_weight():
     weighted = anchors_of(5).scale({0: 3, 1: 0.5})
     for strength in (0, 0.5, 1):
         assert weighted.decorrelate(strength).weights.mean() == pytest.approx(6.5 / 5, rel=1e-5)
 
 
-def test_faithfulness_by_hand(animals: AnchorEmbedder) -> None:
+def test_faithfulness_by_hand(animals):
     """Anchors (1, 0, 0), (√½, √½, 0), (0, 0, 1): what is left of the overlap of the first two is symmetric."""
     faithful = animals.decorrelate(1).faithfulness()
     np.testing.assert_allclose(faithful, [np.cos(np.pi / 8), np.cos(np.pi / 8), 1], atol=1e-6)
@@ -165,7 +162,7 @@ def test_faithfulness_by_hand(animals: AnchorEmbedder) -> None:
     np.testing.assert_allclose(animals.merge("a cat", "the cow").faithfulness(), 1, atol=1e-6)
 
 
-def test_decorrelating_keeps_what_was_scaled_to_zero() -> None:
+def test_decorrelating_keeps_what_was_scaled_to_zero():
     silenced = anchors_of(4).scale({1: 0})
     assert not silenced.decorrelate(0.5).encode("text")[1]
     assert silenced.faithfulness()[1] == silenced.decorrelate(0.5).faithfulness()[1] == 0
@@ -174,7 +171,7 @@ def test_decorrelating_keeps_what_was_scaled_to_zero() -> None:
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
-def test_strength_is_between_0_and_1(animals: AnchorEmbedder, strength: float) -> None:
+def test_strength_is_between_0_and_1(animals, strength):
     with pytest.raises(InputError, match="strength is"):
         animals.decorrelate(strength)
 
@@ -182,14 +179,14 @@ def test_strength_is_between_0_and_1(animals: AnchorEmbedder, strength: float) -
 # --- folders
 
 
-def same(first: AnchorEmbedder, second: AnchorEmbedder, *, atol: float = 1e-6) -> None:
+def same(first, second, *, atol=1e-6):
     probes = ["cat", "cow and cat", "car", "the apple", "dog dog cat", ""]
     np.testing.assert_allclose(first.encode(probes), second.encode(probes), atol=atol)
     assert list(first.dimensions) == list(second.dimensions)
 
 
 @pytest.mark.parametrize("change", ["plain", "decorrelated", "edited", "weighted", "silenced", "huge"])
-def test_a_model_with_a_function_is_opened_with_the_function(tmp_path: Path, change: str) -> None:
+def test_a_model_with_a_function_is_opened_with_the_function(tmp_path, change):
     model = {
         "plain": lambda model: model,
         "decorrelated": lambda model: model.decorrelate(0.7),
@@ -210,7 +207,7 @@ def test_a_model_with_a_function_is_opened_with_the_function(tmp_path: Path, cha
     np.testing.assert_array_equal(again.vectors, opened.vectors)
 
 
-def test_the_wrong_encoder_is_refused(tmp_path: Path, animals: AnchorEmbedder, fruit: StaticEmbedder) -> None:
+def test_the_wrong_encoder_is_refused(tmp_path, animals, fruit):
     animals.save_pretrained(tmp_path / "model")
     for wrong, message in [
         (
@@ -229,7 +226,7 @@ def test_the_wrong_encoder_is_refused(tmp_path: Path, animals: AnchorEmbedder, f
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_a_static_encoder_is_copied(tmp_path: Path, fruit: StaticEmbedder, dtype: str) -> None:
+def test_a_static_encoder_is_copied(tmp_path, fruit, dtype):
     fruit.save_pretrained(tmp_path / "fruit", dtype=dtype)
     fruit = StaticEmbedder.from_pretrained(tmp_path / "fruit")
     model = AnchorEmbedder(fruit, ["apple pear", "the car", "Bicycle"])
@@ -242,7 +239,7 @@ def test_a_static_encoder_is_copied(tmp_path: Path, fruit: StaticEmbedder, dtype
     same(pellucid.load(tmp_path / "model"), model.without("the car"))
 
 
-def test_a_bundled_encoder_is_kept_by_name(tmp_path: Path) -> None:
+def test_a_bundled_encoder_is_kept_by_name(tmp_path):
     model = AnchorEmbedder(pellucid.load("static-en"), ["the bank lends money", "a boat on the river"])
     model.save_pretrained(tmp_path / "model", encoder_name="static-en")
     assert sum(file.stat().st_size for file in (tmp_path / "model").rglob("*")) < 50_000
@@ -253,7 +250,7 @@ def test_a_bundled_encoder_is_kept_by_name(tmp_path: Path) -> None:
     assert AnchorEmbedder.from_pretrained(tmp_path / "other", encoder=model.encoder).dimensions.names
 
 
-def test_a_reference_takes_the_place_of_a_copy(tmp_path: Path, fruit: StaticEmbedder) -> None:
+def test_a_reference_takes_the_place_of_a_copy(tmp_path, fruit):
     model = AnchorEmbedder(fruit, ["apple", "car"])
     model.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "encoder").is_dir() and (tmp_path / "model" / "modules.json").exists()
@@ -264,7 +261,7 @@ def test_a_reference_takes_the_place_of_a_copy(tmp_path: Path, fruit: StaticEmbe
     assert (tmp_path / "model" / "modules.json").exists()
 
 
-def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: StaticEmbedder, monkeypatch) -> None:
+def test_every_file_of_a_folder_comes_from_the_hub(tmp_path, fruit, monkeypatch):
     """A download fetches by pattern; a snapshot in the cache consists of links."""
     from huggingface_hub.utils import filter_repo_objects
 
@@ -273,7 +270,7 @@ def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: Static
     blobs, snapshot = cache / "blobs", cache / "snapshots" / "0"
     model.save_pretrained(blobs)
 
-    def snapshot_download(repo_id: str, *, allow_patterns: list[str], local_files_only: bool) -> str:
+    def snapshot_download(repo_id, *, allow_patterns, local_files_only):
         assert repo_id == "owner/anchors"
         names = [str(file.relative_to(blobs)) for file in blobs.rglob("*") if file.is_file()]
         for name in filter_repo_objects(names, allow_patterns=allow_patterns):
@@ -293,12 +290,12 @@ TEXTS = ["a cat on the mat", "river bank", "", "The CAT sat: loan", "zebra"]
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["normalized", "unnormalized"])
-def transformer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+def transformer(request, tmp_path_factory):
     return tiny_transformer(tmp_path_factory.mktemp("bert"), normalize=request.param)
 
 
 @pytest.mark.parametrize("encoder", ["transformer", "static", "anchors"])
-def test_plain_sentence_transformers_gives_our_coordinates(transformer, fruit, tmp_path: Path, encoder: str) -> None:
+def test_plain_sentence_transformers_gives_our_coordinates(transformer, fruit, tmp_path, encoder):
     from sentence_transformers import SentenceTransformer
 
     inner = AnchorEmbedder(transformer, ["the cat sat", "bank loan", "river: the bank"])
@@ -316,7 +313,7 @@ def test_plain_sentence_transformers_gives_our_coordinates(transformer, fruit, t
     same(pellucid.load(tmp_path / "model"), model)
 
 
-def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path: Path) -> None:
+def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path):
     """BLAS rounds otherwise by columns: an edited model, whose rows came so, was not itself when saved and opened."""
     model = pellucid.load("anchors-en-200")
     texts = ["a loan for a house", "the cat sat on the mat, and the dog too", "mortgages"]
@@ -333,7 +330,7 @@ def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path: Path) -> None:
     assert edited.vectors.flags.c_contiguous and by_columns.encode(texts).flags.c_contiguous
 
 
-def test_an_encoder_without_stock_modules_is_told_when_saved(fruit: StaticEmbedder, tmp_path: Path) -> None:
+def test_an_encoder_without_stock_modules_is_told_when_saved(fruit, tmp_path):
     model = AnchorEmbedder(pellucid.EnsembleEmbedder({"a": fruit, "b": fruit}), ["apple", "the car"])
     with pytest.warns(UserWarning, match=r"plain sentence-transformers will not open .*\(EnsembleEmbedder\)") as told:
         model.save_pretrained(tmp_path / "model")

@@ -1,7 +1,5 @@
 """How anchors are chosen: the searches against plain references, the filter rule by rule, runs that are cut off."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np
@@ -24,7 +22,7 @@ from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, st
 # --- Farthest point sampling ------------------------------------------------------------------------------------------
 
 
-def assert_farthest(vectors: np.ndarray, picks: list[int], start: list[int]) -> None:
+def assert_farthest(vectors, picks, start):
     """Check the definition: each pick after the first ones is, but for rounding, the least similar to those before."""
     rows = vectors.astype(np.float64)
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
@@ -343,7 +341,7 @@ def test_too_many_anchors_asked_for():
 
 
 def test_texts_that_encode_to_zero_are_dropped_and_counted():
-    def partly(texts: list[str]) -> np.ndarray:
+    def partly(texts):
         return encode(texts) * np.array([["judge" not in text] for text in texts])
 
     anchors = choose_anchors(partly, SENTENCES, 30, method="uniform", settings=CandidateSettings(readable=False))
@@ -373,9 +371,9 @@ def test_a_stopped_run_encodes_no_shard_again(tmp_path, monkeypatch):
     monkeypatch.setattr(candidatestore, "_SHARD_TEXTS", 50)
     in_third_shard = 12  # writes
     stop_at_write(lambda: choose_anchors(encode, SENTENCES, 9, method="fps", work_dir=tmp_path), in_third_shard)
-    sizes: list[int] = []
+    sizes = []
 
-    def counting(texts: list[str]) -> np.ndarray:
+    def counting(texts):
         sizes.append(len(texts))
         return encode(texts)
 

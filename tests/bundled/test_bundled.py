@@ -1,7 +1,5 @@
 """The bundled model on real data: what the README promises of it, and the harness that the promise rests on."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Encoders of every kind as models, and the refusal of what they may do wrong; the anchor-file reader."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,23 +18,23 @@ from pellucid.persistence.folder import is_stock
 from pellucid.static.embedder import StaticEmbedder
 
 
-def encode_with(encoder, texts: list[str], **options) -> np.ndarray:
+def encode_with(encoder, texts, **options):
     return unit_vectors(load(encoder), texts, **options)
 
 
-def test_rows_have_length_1_and_a_text_of_nothing_is_zero() -> None:
+def test_rows_have_length_1_and_a_text_of_nothing_is_zero():
     rows = encode_with(count_animals, ["cat cat cat dog dog dog dog", "cow", "car"])
     np.testing.assert_allclose(rows, [[0.6, 0.8, 0], [0, 0, 1], [0, 0, 0]], atol=1e-7)
     assert rows.dtype == np.float32
 
 
 @given(st.floats(1e-36, 1e36))
-def test_the_lengths_an_encoder_gives_do_not_matter(length: float) -> None:
+def test_the_lengths_an_encoder_gives_do_not_matter(length):
     rows = encode_with(lambda texts: count_animals(texts).astype(np.float32) * np.float32(length), ["cat dog", "cow"])
     np.testing.assert_allclose(rows, [[0.5**0.5, 0.5**0.5, 0], [0, 0, 1]], rtol=1e-5)
 
 
-def test_what_an_encoder_returns_may_have_any_array_type(fruit: StaticEmbedder) -> None:
+def test_what_an_encoder_returns_may_have_any_array_type(fruit):
     expected = encode_with(count_animals, ["cat dog", "cow"])
     for form in (lambda a: a.tolist(), scipy.sparse.csr_matrix, lambda a: a.astype(np.float16), lambda a: list(a)):
         np.testing.assert_allclose(
@@ -49,13 +46,13 @@ def test_what_an_encoder_returns_may_have_any_array_type(fruit: StaticEmbedder) 
     np.testing.assert_allclose(encode_with(lambda texts: tensor, ["a"]), [[0.6, 0.8]], atol=1e-7)
 
 
-def test_no_texts_give_no_rows_and_do_not_bother_the_encoder() -> None:
+def test_no_texts_give_no_rows_and_do_not_bother_the_encoder():
     assert encode_with(lambda texts: 1 / 0, [], dimension=7).shape == (0, 7)
     assert encode_with(count_animals, []).shape == load(count_animals).encode([]).shape == (0, 3)
 
 
-def test_an_encoder_never_sees_a_lone_surrogate() -> None:
-    seen: list[str] = []
+def test_an_encoder_never_sees_a_lone_surrogate():
+    seen = []
     encode_with(lambda texts: seen.extend(texts) or count_animals(texts), ["cat \ud800", "dog"])
     assert seen == ["cat \ufffd", "dog"]
 
@@ -74,12 +71,12 @@ def test_an_encoder_never_sees_a_lone_surrogate() -> None:
         (lambda texts: [[np.inf, 2], [-np.inf, 1]], "NaN or infinity for 2 of 2 texts, the first is 'cat'"),
     ],
 )
-def test_wrong_results_of_an_encoder_are_named(gives, message) -> None:
+def test_wrong_results_of_an_encoder_are_named(gives, message):
     with pytest.raises(InputError, match=message):
         encode_with(gives, ["cat", "dog"])
 
 
-def test_a_change_of_dimension_is_refused() -> None:
+def test_a_change_of_dimension_is_refused():
     with pytest.raises(InputError, match="gives 3 dimensions, before it gave 4; give the encoder that"):
         encode_with(count_animals, ["cat"], dimension=4)
     grows = load(lambda texts: np.ones((len(texts), len(texts))))
@@ -89,12 +86,12 @@ def test_a_change_of_dimension_is_refused() -> None:
 
 
 @pytest.mark.parametrize("encoder", [None, 5, ["cat"], np.eye(3), StaticEmbedder])
-def test_what_is_no_encoder_is_told_what_one_is(encoder) -> None:
+def test_what_is_no_encoder_is_told_what_one_is(encoder):
     with pytest.raises(InputError, match=r"an encoder is a SentenceTransformer, .* got"):
         load(encoder)
 
 
-def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
+def test_a_function_has_the_methods_of_every_model(tmp_path):
     model = load(count_animals)
     assert isinstance(model, EncoderEmbedder) and model.model is count_animals and opened_with(model) == FUNCTION
     rows = model.encode(["cat cat", "cow"])
@@ -116,7 +113,7 @@ def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
         model.without(0)
 
 
-def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_path: Path, monkeypatch) -> None:
+def test_a_pellucid_model_is_told_from_a_transformer(fruit, tmp_path, monkeypatch):
     fruit.save_pretrained(tmp_path / "fruit")
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
@@ -130,7 +127,7 @@ def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_
     assert is_stock(tmp_path / "bert") and is_stock("me/bert")
 
 
-def test_published_anchor_files(tmp_path: Path) -> None:
+def test_published_anchor_files(tmp_path):
     """The authors' form: an object from numbers in the corpus to texts, whose order is the order of dimensions."""
     texts = ["A man is playing a guitar.", 'She said "no".', "Zürich \u2028 im Regen"]
     (tmp_path / "a.json").write_text(json.dumps(dict(zip(["812", "5", "77"], texts))), encoding="utf-8")
@@ -161,7 +158,7 @@ def test_published_anchor_files(tmp_path: Path) -> None:
         ("", None, "is a folder"),
     ],
 )
-def test_broken_anchor_files(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+def test_broken_anchor_files(tmp_path, name, content, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises((ModelFolderError, CorpusError), match=message) as caught:
@@ -169,7 +166,7 @@ def test_broken_anchor_files(tmp_path: Path, name: str, content: bytes | None, m
     assert name in str(caught.value)
 
 
-def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp_path: Path) -> None:
+def test_a_stock_model_takes_the_place_of_one_of_ours(fruit, tmp_path):
     """Both folders hold modules.json; of the model before no file may stay, by which another would be opened."""
     pytest.importorskip("sentence_transformers")
     from tiny_models import tiny_transformer
@@ -186,10 +183,10 @@ def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp
 class Comparing:
     """An encoder that says how its texts are compared."""
 
-    def __init__(self, name: str | None, lengths: tuple[float, float]) -> None:
+    def __init__(self, name, lengths):
         self.similarity_fn_name, self.lengths = name, lengths
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
+    def __call__(self, texts):
         return np.array([[0.6 * self.lengths[n % 2], 0.8 * self.lengths[n % 2]] for n in range(len(texts))])
 
 
@@ -206,7 +203,7 @@ class Comparing:
         ("manhattan", (1, 1), True),
     ],
 )
-def test_an_encoder_that_does_not_compare_by_cosine_is_refused(name, lengths, is_refused) -> None:
+def test_an_encoder_that_does_not_compare_by_cosine_is_refused(name, lengths, is_refused):
     model = load(Comparing(name, lengths))
     if not is_refused:
         assert model.encode(["a", "b"]).shape == (2, 2)
@@ -220,7 +217,7 @@ def test_an_encoder_that_does_not_compare_by_cosine_is_refused(name, lengths, is
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_an_encoder_in_half_precision_has_reasons(tmp_path: Path, dtype: str) -> None:
+def test_an_encoder_in_half_precision_has_reasons(tmp_path, dtype):
     torch = pytest.importorskip("torch")
     from tiny_models import tiny_transformer
 

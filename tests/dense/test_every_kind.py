@@ -1,19 +1,15 @@
 """What holds for reasons of every kind: rows and lines add up, spans lie in the texts, data forms, views, summaries."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import pellucid
-from pellucid.dense.embedder import REASON_KINDS, EncoderEmbedder
-from pellucid.explain.explanation import Explanation
+from pellucid.dense.embedder import REASON_KINDS
 from test_words import Shadow, sentences, table
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema.json").read_text("utf-8"))
@@ -34,7 +30,7 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def model(request: pytest.FixtureRequest) -> EncoderEmbedder:
+def model(request):
     """An encoder of a few words with reasons of one kind."""
     encoder = pellucid.load(Shadow(noise=0.05))
     encoder.fit_reasons(sentences(300), table=table(), show_progress_bar=False)
@@ -44,7 +40,7 @@ def model(request: pytest.FixtureRequest) -> EncoderEmbedder:
 every_kind = pytest.mark.parametrize("model", [*REASON_KINDS, None], indirect=True, ids=str)
 
 
-def explanations(model: EncoderEmbedder) -> Iterator[Explanation]:
+def explanations(model):
     for text in TEXTS:
         yield model.explain(QUERY, text)
         yield model.explain(text, "ba be")
@@ -57,7 +53,7 @@ def explanations(model: EncoderEmbedder) -> Iterator[Explanation]:
     yield gap
 
 
-def check_lines(why: Explanation) -> None:
+def check_lines(why):
     """The lines are a partition of the score, of pieces of the texts that do not begin or end inside a word."""
     for k in (1, 3, None):
         lines = why.groups(k)
@@ -73,7 +69,7 @@ def check_lines(why: Explanation) -> None:
                     assert not re.search(r"[a-z]\x00[a-z]", f"{text[:start]}\x00{text[start:end]}\x00{text[end:]}")
 
 
-def check_summary(why: Explanation) -> None:
+def check_summary(why):
     """It has no empty place, says the score, and no number that is not in the lines."""
     summary = re.sub(r'"[^"]*"', "Q", why.summary())
     lines = why.groups()
@@ -84,7 +80,7 @@ def check_summary(why: Explanation) -> None:
 
 
 @every_kind
-def test_reasons_of_every_kind_add_up_and_can_be_read(model: EncoderEmbedder) -> None:
+def test_reasons_of_every_kind_add_up_and_can_be_read(model):
     validator = pytest.importorskip("jsonschema").validators.validator_for(SCHEMA)(SCHEMA)
     for why in explanations(model):
         assert math.fsum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
@@ -99,7 +95,7 @@ def test_reasons_of_every_kind_add_up_and_can_be_read(model: EncoderEmbedder) ->
 
 
 @every_kind
-def test_the_same_texts_have_the_same_reasons_in_copies_and_threads(model: EncoderEmbedder) -> None:
+def test_the_same_texts_have_the_same_reasons_in_copies_and_threads(model):
     from concurrent.futures import ThreadPoolExecutor
 
     why = model.explain(QUERY, TEXTS[6])
@@ -110,7 +106,7 @@ def test_the_same_texts_have_the_same_reasons_in_copies_and_threads(model: Encod
 
 
 @every_kind
-def test_hits_have_the_score_and_reasons_of_every_kind(model: EncoderEmbedder, tmp_path: Path) -> None:
+def test_hits_have_the_score_and_reasons_of_every_kind(model, tmp_path):
     with pellucid.Index.create(tmp_path / "index", {"dense": model}) as index:
         texts = [text for text in TEXTS if text.strip()]
         index.add(texts, ids=[str(n) for n in range(len(texts))])

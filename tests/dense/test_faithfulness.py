@@ -1,7 +1,5 @@
 """The measures of benchmarks/faithfulness.py on an encoder of two layers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

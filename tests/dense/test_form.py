@@ -1,9 +1,5 @@
 """Directions of a vector that say the form of a text: they are common, and no word is credited with them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,27 +18,27 @@ DIRECTION = np.eye(24)[3]
 class LongShadow(Shadow):
     """A shadow whose vectors say, too, how long a text is."""
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
+    def __call__(self, texts):
         lengths = np.log([max(len(text), 1) for text in texts])
-        return super().__call__(texts) + 0.6 * np.outer(lengths, DIRECTION)  # type: ignore[no-any-return]
+        return super().__call__(texts) + 0.6 * np.outer(lengths, DIRECTION)
 
 
-def fitted(shadow: Shadow) -> EncoderEmbedder:
+def fitted(shadow):
     model = pellucid.load(shadow)
     model.fit_reasons(sentences(), table=table())
     return model
 
 
 @pytest.fixture(scope="module")
-def long_shadow() -> EncoderEmbedder:
+def long_shadow():
     return fitted(LongShadow(noise=0.05))
 
 
-def held_out(count: int) -> np.ndarray:
+def held_out(count):
     return np.arange(count) % 8 == 0
 
 
-def test_the_direction_of_length_is_found_and_no_other() -> None:
+def test_the_direction_of_length_is_found_and_no_other():
     texts = sentences()
     plain, long = (shadow(texts) for shadow in (Shadow(noise=0.05), LongShadow(noise=0.05)))
     assert len(form_directions(texts, plain - plain.mean(axis=0), held_out(len(texts)))) == 0
@@ -54,20 +50,20 @@ def test_the_direction_of_length_is_found_and_no_other() -> None:
 
 @pytest.mark.parametrize("count", [200, 600])
 @pytest.mark.parametrize("seed", range(3))
-def test_chance_and_equal_texts_or_vectors_are_no_form(count: int, seed: int) -> None:
+def test_chance_and_equal_texts_or_vectors_are_no_form(count, seed):
     rows = np.random.default_rng(seed).normal(size=(count, 24))
     for texts, vectors in ((sentences(count), rows), (["ba"] * count, rows), (sentences(count), 0 * rows)):
         assert len(form_directions(texts, vectors - vectors.mean(axis=0), held_out(count))) == 0
 
 
 @given(st.text())
-def test_the_form_of_any_text_is_finite(text: str) -> None:
+def test_the_form_of_any_text_is_finite(text):
     features = text_form(text)
     assert len(features) == 6 and np.isfinite(features).all()
     assert all(0 <= share <= 1 for share in features[1:])
 
 
-def test_words_of_other_texts_are_not_credited_with_the_length(long_shadow: EncoderEmbedder) -> None:
+def test_words_of_other_texts_are_not_credited_with_the_length(long_shadow):
     """Long texts of other words than those of the vectors: what they share is that they are long."""
     rng = np.random.default_rng(5)
     texts = [" ".join(rng.permutation(NAMES)[:12]) for _ in range(60)]
@@ -84,18 +80,18 @@ def test_words_of_other_texts_are_not_credited_with_the_length(long_shadow: Enco
 
 
 @given(WORDS, WORDS)
-def test_rows_add_up_with_a_form(long_shadow: EncoderEmbedder, one: str, other: str) -> None:
+def test_rows_add_up_with_a_form(long_shadow, one, other):
     for why in (long_shadow.explain(one, other), long_shadow.explain(one)):
         assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
 
 
-def test_a_form_is_saved_and_one_that_cannot_be_is_refused(long_shadow: EncoderEmbedder, tmp_path: Path) -> None:
+def test_a_form_is_saved_and_one_that_cannot_be_is_refused(long_shadow, tmp_path):
     reasons = long_shadow.reasons
-    reasons.save_pretrained(tmp_path / "reasons")  # type: ignore[union-attr]
+    reasons.save_pretrained(tmp_path / "reasons")
     again = EncoderEmbedder(LongShadow(noise=0.05), tmp_path / "reasons")
     assert again.explain("ba be", "bo") == long_shadow.explain("ba be", "bo")
     for number, form in enumerate([np.ones((1, 25)), np.ones(24), np.full((1, 24), np.nan), np.full((1, 24), 1e300)]):
-        broken = type(reasons)(reasons.table, reasons.arrays, reasons.fit, reasons.fingerprint)  # type: ignore
+        broken = type(reasons)(reasons.table, reasons.arrays, reasons.fit, reasons.fingerprint)
         broken.arrays = {**broken.arrays, "form": form}
         broken.save_pretrained(tmp_path / str(number))
         with pytest.raises(ModelFolderError, match=r"have \(|NaN"):

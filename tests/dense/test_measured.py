@@ -1,10 +1,7 @@
 """Measured reasons: Shapley values by hand and by brute force, what they add up to, and how many texts they take."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -35,14 +32,14 @@ D = 12
 class Tangled:
     """An encoder in which words act on each other: each vector is turned by the word before it."""
 
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
+    def __init__(self):
+        self.calls = []
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
+    def __call__(self, texts):
         self.calls.append(list(texts))
         return np.array([self.vector(text) for text in texts])
 
-    def vector(self, text: str) -> np.ndarray:
+    def vector(self, text):
         total, before = np.full(D, 0.3), 0
         for word in split_words(text):
             number = sum(map(ord, word.text.lower()))
@@ -51,13 +48,13 @@ class Tangled:
         return total
 
 
-def measured(function: Callable[[list[str]], np.ndarray] | None = None) -> EncoderEmbedder:
+def measured(function=None):
     """A model whose mean of texts is known, so that nothing is encoded for it."""
     model = pellucid.load(function or Tangled())
     return model.with_reasons(MeasuredReasons(EncoderEmbedder(model.model), np.linspace(-0.1, 0.2, D)))
 
 
-def brute_force(value: Callable[[tuple[int, ...]], np.ndarray], n: int) -> np.ndarray:
+def brute_force(value, n):
     """Shapley values by going through every order."""
     total = np.zeros((n, *np.shape(value(()))))
     for order in itertools.permutations(range(n)):
@@ -67,7 +64,7 @@ def brute_force(value: Callable[[tuple[int, ...]], np.ndarray], n: int) -> np.nd
 
 
 @given(st.integers(0, 9), st.integers(2, 4), st.integers(0, 99))
-def test_values_add_up_and_of_few_players_are_those_of_all_orders(n: int, n_pairs: int, seed: int) -> None:
+def test_values_add_up_and_of_few_players_are_those_of_all_orders(n, n_pairs, seed):
     sets = coalitions(n, n_pairs, seed)
     assert not sets.members[0].any() and sets.members[-1 if n == 0 else 1].all()
     assert len({row.tobytes() for row in sets.members}) == len(sets.members) <= max(2**5, 2 * n_pairs * (n - 1) + 2)
@@ -82,19 +79,19 @@ def test_values_add_up_and_of_few_players_are_those_of_all_orders(n: int, n_pair
 
 
 @given(st.integers(6, 9), st.integers(0, 99))
-def test_what_words_add_by_themselves_is_found_exactly(n: int, seed: int) -> None:
+def test_what_words_add_by_themselves_is_found_exactly(n, seed):
     own = np.random.default_rng(seed).normal(size=n)
     sets = coalitions(n, 2, seed)
     values, estimates = sets.values(sets.members @ own + 2.0)
     assert np.allclose(values, own) and np.allclose(estimates, own)
 
 
-def passage(text: str, score: Callable[[str], float]) -> Passage:
+def passage(text, score):
     words = [(word.start, word.end) for word in split_words(text)]
     return Passage(text, words, score(text), lambda texts: np.array([score(one) for one in texts]))
 
 
-def test_a_game_of_two_words_by_hand() -> None:
+def test_a_game_of_two_words_by_hand():
     """Either word alone gives 1, both give 0, none gives 0.25: each gets half of what both lower it by."""
     terms = passage_terms(passage("left right", lambda text: {0: 0.25, 1: 1.0, 2: 0.0}[len(text.split())]))
     rows = [terms.row(n) for n in range(3)]
@@ -109,7 +106,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
 
 
 @given(TEXTS, TEXTS)
-def test_rows_add_up_to_the_encoders_cosine_and_are_the_same_each_time(one: str, other: str) -> None:
+def test_rows_add_up_to_the_encoders_cosine_and_are_the_same_each_time(one, other):
     model = measured()
     why = model.explain(one, other)
     first, second = model.encode([one, other]).astype(np.float64)
@@ -123,15 +120,15 @@ def test_rows_add_up_to_the_encoders_cosine_and_are_the_same_each_time(one: str,
     assert {row.kind for row in alone.rows} <= {WORD, SHARED}
 
 
-def test_few_words_get_what_all_orders_of_both_texts_give() -> None:
+def test_few_words_get_what_all_orders_of_both_texts_give():
     model = measured()
     one, other = "dog bites man", "the man runs home"
     why, common = model.explain(one, other), model.reasons.common
 
-    def shapley(text: str) -> np.ndarray:
+    def shapley(text):
         words = text.split()
 
-        def value(members: tuple[int, ...]) -> np.ndarray:
+        def value(members):
             vector = model.model.vector(" ".join(words[n] for n in members))
             return vector / np.linalg.norm(vector) if members else common
 
@@ -144,7 +141,7 @@ def test_few_words_get_what_all_orders_of_both_texts_give() -> None:
     assert why.measurement is not None and why.measurement.standard_error == 0
 
 
-def test_the_standard_error_is_the_spread_of_other_draws() -> None:
+def test_the_standard_error_is_the_spread_of_other_draws():
     one, other = "dog bites man in the house not far", "the man runs home to his old dog again"
     reasons = measured().reasons
     vectors = {text: reasons.encoder.encode(text).astype(np.float64) for text in (one, other)}
@@ -158,7 +155,7 @@ def test_the_standard_error_is_the_spread_of_other_draws() -> None:
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.sqrt(np.mean(np.var(values, axis=0))), rel=0.25)
 
 
-def test_the_variants_of_a_text_are_encoded_together_each_once_and_their_number_is_said() -> None:
+def test_the_variants_of_a_text_are_encoded_together_each_once_and_their_number_is_said():
     encoder = Tangled()
     model = measured(encoder)
     one, other = "one two three four five six seven", "other words"
@@ -172,7 +169,7 @@ def test_the_variants_of_a_text_are_encoded_together_each_once_and_their_number_
     assert len(encoder.calls[4]) <= 12 and set(map(len, encoder.calls[5:])) == {60}  # checked, among others; once
 
 
-def test_a_function_is_asked_for_some_hundred_sentences_at_most() -> None:
+def test_a_function_is_asked_for_some_hundred_sentences_at_most():
     encoder = Tangled()
     model = pellucid.load(encoder).with_reasons("measured")
     model.explain("dog bites man", "man bites dog")
@@ -184,14 +181,14 @@ def test_a_function_is_asked_for_some_hundred_sentences_at_most() -> None:
 
 
 @given(st.integers(0, 400), st.sampled_from([". ", ", ", " ", "\n", "。"]), st.integers(1, 30))
-def test_long_texts_are_left_out_in_a_bounded_number_of_phrases(n_words: int, mark: str, most: int) -> None:
+def test_long_texts_are_left_out_in_a_bounded_number_of_phrases(n_words, mark, most):
     text = "".join(f"word{n}{mark if n % 7 == 6 else ' '}" for n in range(n_words))
     words = [(word.start, word.end) for word in split_words(text)]
     players = players_of(text, words, most)
     assert len(players) <= most and [span for player in players for span in player] == words
 
 
-def test_a_long_text_takes_a_bounded_number_of_texts() -> None:
+def test_a_long_text_takes_a_bounded_number_of_texts():
     encoder = Tangled()
     why = measured(encoder).explain(" ".join(f"Sentence {n} is about thing {n} here." for n in range(40)), "thing")
     assert len(encoder.calls[0]) <= MAX_VARIANTS + 1
@@ -200,9 +197,9 @@ def test_a_long_text_takes_a_bounded_number_of_texts() -> None:
 
 
 @given(st.lists(st.sampled_from(["ab", "c", "déf", " ", ",", "\n", "."]), max_size=12).map("".join), st.randoms())
-def test_a_text_without_words_keeps_the_others(text: str, random: object) -> None:
+def test_a_text_without_words_keeps_the_others(text, random):
     words = [(word.start, word.end) for word in split_words(text)]
-    gone = [span for span in words if random.random() < 0.5]  # type: ignore[attr-defined]
+    gone = [span for span in words if random.random() < 0.5]
     left = without(text, gone)
     assert without(text, []) == text
     kept = "".join(text[a:b] for a, b in words if (a, b) not in gone)
@@ -210,7 +207,7 @@ def test_a_text_without_words_keeps_the_others(text: str, random: object) -> Non
     assert len(left) <= len(text)
 
 
-def test_a_vector_of_another_model_is_refused() -> None:
+def test_a_vector_of_another_model_is_refused():
     model = measured()
     right, wrong = model.encode(["dog bites", "man"])
     model.explain_vectors("dog bites", right * 3, "man", wrong)
@@ -224,11 +221,11 @@ GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2
 @given(GAMES, st.floats(0.05, 0.95))
 @example([0.0, 0.5, -0.25, 0.125, 0.0, -1.0], 0.875)
 @example([-1.0, 0.074, -1.0, 0.144, -0.941, -1.0], 0.94)
-def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[float], share: float) -> None:
+def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values, share):
     """Words that add up: then the fewest are the largest."""
     words = [f"w{n}" for n in range(len(values))]
 
-    def score(text: str) -> float:
+    def score(text):
         return 2.0 + sum(values[words.index(word)] for word in text.split())
 
     whole = score(" ".join(words))
@@ -250,10 +247,10 @@ def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[f
         assert score(" ".join(word for word in words if word not in others)) >= below
 
 
-def test_one_word_is_found_although_another_has_the_larger_value() -> None:
+def test_one_word_is_found_although_another_has_the_larger_value():
     """Without "key" the score falls, unless "lock" is gone too; "extra" adds most by itself."""
 
-    def score(text: str) -> float:
+    def score(text):
         return 1.0 * ("extra" in text) + 0.9 * (("key" in text) or ("lock" not in text)) + 0.01 * len(text.split())
 
     found = fewest_removals(passage("key lock extra other words of a text here", score), 1.06)
@@ -267,7 +264,7 @@ def test_one_word_is_found_although_another_has_the_larger_value() -> None:
             fewest_removals(passage(text, score), below)
 
 
-def test_the_similarity_of_a_pair_is_brought_below_a_threshold() -> None:
+def test_the_similarity_of_a_pair_is_brought_below_a_threshold():
     model = pellucid.load(Tangled())
     one, other = "dog bites man", "a dog bites the old man in the house"
     whole = model.similarity(model.encode([one]), model.encode([other]))[0, 0]

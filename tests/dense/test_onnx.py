@@ -1,7 +1,5 @@
 """A transformer without torch: read as sentence-transformers reads its folder, or refused by name."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

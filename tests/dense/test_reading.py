@@ -1,12 +1,8 @@
 """What an encoder reads of a text, how often it is asked, and by whom at once."""
 
-from __future__ import annotations
-
 import collections
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -16,7 +12,6 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid import EnsembleEmbedder, Index
-from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.tokenized import TokenizedText, read_texts, text_units, word_units, words_outside
 from pellucid.dense.words import WordReasons
 from pellucid.errors import InputError
@@ -34,24 +29,24 @@ DOCUMENTS = [f"document {n} about {word}" for n, word in enumerate("cats dogs bo
 class Counting:
     """A function whose vectors are those of a small table, which notes the texts that it is called with."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         chance = np.random.default_rng(3)
         every = sorted({word for text in [QUERY, *DOCUMENTS] for word in text.split()})
         self.table = StaticEmbedder(Vocabulary(every), chance.normal(size=(len(every), 12)).astype(np.float32))
-        self.texts: list[str] = []
+        self.texts = []
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
+    def __call__(self, texts):
         self.texts += texts
         return self.table.encode(texts) + 0.1
 
-    def taken(self) -> collections.Counter[str]:
+    def taken(self):
         """Return how often each text was encoded since the last time."""
         counts = collections.Counter(self.texts)
         self.texts = []
         return counts
 
 
-def fitted(function: Counting) -> EncoderEmbedder:
+def fitted(function):
     """Return the function as a model with word reasons."""
     chance = np.random.default_rng(1)
     texts = [" ".join(chance.choice(function.table.vocabulary.words, 6)) for _ in range(250)]
@@ -62,14 +57,14 @@ def fitted(function: Counting) -> EncoderEmbedder:
 
 
 @pytest.fixture(scope="module")
-def transformer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def transformer(tmp_path_factory):
     from tiny_models import tiny_transformer
 
     return tiny_transformer(tmp_path_factory.mktemp("tiny") / "bert", normalize=True)
 
 
 @pytest.fixture(scope="module")
-def encoder(transformer: Any) -> EncoderEmbedder:
+def encoder(transformer):
     table = StaticEmbedder(
         Vocabulary([*READ, *UNREAD]),
         np.random.default_rng(0).normal(size=(len(READ) + len(UNREAD), 8)).astype(np.float32),
@@ -85,9 +80,7 @@ def encoder(transformer: Any) -> EncoderEmbedder:
 
 @pytest.mark.filterwarnings("ignore")
 @given(st.lists(st.sampled_from([*READ, *UNREAD, "!"]), min_size=1, max_size=9))
-def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(
-    encoder: EncoderEmbedder, parts: list[str]
-) -> None:
+def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(encoder, parts):
     text = " ".join(parts)
     why = encoder.explain(text, "the river")
     words = [part for part in parts if part != "!" and normalize(part).text]  # nobody sees a mark of direction
@@ -99,7 +92,7 @@ def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(
     assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
 
 
-def test_what_is_cut_has_no_row_and_the_prompt_takes_its_room(encoder: EncoderEmbedder) -> None:
+def test_what_is_cut_has_no_row_and_the_prompt_takes_its_room(encoder):
     text = "cat \ua66e " + "the " * 28 + "bank loan"
     for role, room in ((None, 30), ("query", 28)):
         (read,) = encoder.tokenized([text], role)
@@ -110,7 +103,7 @@ def test_what_is_cut_has_no_row_and_the_prompt_takes_its_room(encoder: EncoderEm
     assert encoder.tokenized(["the cat"], None) == [TokenizedText("the cat", 7)]
 
 
-def test_of_a_word_in_a_script_without_spaces_the_part_that_is_read_counts() -> None:
+def test_of_a_word_in_a_script_without_spaces_the_part_that_is_read_counts():
     assert list(word_units("xyzab東京cd", 3, 9)) == [(3, 5), (5, 6), (6, 7), (7, 9)]
     coverage, unknown = TokenizedText("東京都 bank", 8, ((1, 2), (2, 3))).coverage
     assert (coverage.known, coverage.total, coverage.partly) == (2, 2, 1)
@@ -118,7 +111,7 @@ def test_of_a_word_in_a_script_without_spaces_the_part_that_is_read_counts() -> 
     assert coverage.read_as == (("東京都", "東"),)
 
 
-def test_a_token_that_is_a_blank_reads_no_word() -> None:
+def test_a_token_that_is_a_blank_reads_no_word():
     """SentencePiece writes an unknown sign as a blank and the unknown token, both standing where the sign does."""
     transformers = pytest.importorskip("transformers")
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -126,7 +119,7 @@ def test_a_token_that_is_a_blank_reads_no_word() -> None:
     pieces = [("<unk>", 0.0), ("\u2581", -2.0), *((f"\u2581{word}", -1.0) for word in READ), ("a", -3.0)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=False))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    encoder: Any = MagicMock(spec_set=["tokenizer", "max_seq_length", "prompts", "default_prompt_name", "__getitem__"])
+    encoder = MagicMock(spec_set=["tokenizer", "max_seq_length", "prompts", "default_prompt_name", "__getitem__"])
     encoder.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
     encoder.max_seq_length, encoder.prompts, encoder.default_prompt_name = 32, {}, None
     encoder[0].do_lower_case = False
@@ -137,7 +130,7 @@ def test_a_token_that_is_a_blank_reads_no_word() -> None:
 # --- How often it is asked ---
 
 
-def test_an_explanation_encodes_each_text_once() -> None:
+def test_an_explanation_encodes_each_text_once():
     from pellucid.anchors.embedder import AnchorEmbedder
 
     function = Counting()
@@ -152,12 +145,12 @@ def test_an_explanation_encodes_each_text_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["encoder", "ensemble", "sparse ensemble", "nested ensemble", "anchors"])
-def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path: Path, kind: str) -> None:
+def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path, kind):
     pytest.importorskip("Stemmer")
     from pellucid.anchors.embedder import AnchorEmbedder
 
     function = Counting()
-    model: Any = fitted(function)
+    model = fitted(function)
     plain = EnsembleEmbedder({"words": function.table, "dense": model}, [1, 3])
     indexed = {
         "encoder": model,
@@ -183,9 +176,9 @@ def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path: Path,
                 expected = {row.name: row.contribution for row in own.rows if row.kind != REMAINDER}
                 assert values == pytest.approx(expected, abs=1e-5)
         function.taken()
-        scored: list[tuple[str, str]] = []
+        scored = []
 
-        def score(query: str, texts: list[str]) -> list[float]:
+        def score(query, texts):
             scored.extend((query, text) for text in texts)
             return [0.5] * len(texts)
 
@@ -193,7 +186,7 @@ def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path: Path,
         assert function.taken() == {QUERY: 1} and len(scored) == len(set(scored)) == len(DOCUMENTS)
 
 
-def test_an_index_encodes_what_is_new_alone(tmp_path: Path) -> None:
+def test_an_index_encodes_what_is_new_alone(tmp_path):
     pytest.importorskip("Stemmer")
     function = Counting()
     model = EnsembleEmbedder({"words": function.table, "dense": function})
@@ -217,9 +210,7 @@ def test_an_index_encodes_what_is_new_alone(tmp_path: Path) -> None:
 # --- A function is not called unasked ---
 
 
-def test_a_function_is_called_for_reasons_only_where_that_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_is_called_for_reasons_only_where_that_is_allowed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     function = Counting()
     model = pellucid.load(function)
@@ -251,7 +242,7 @@ def test_a_function_is_called_for_reasons_only_where_that_is_allowed(
 # --- A long text, and many threads ---
 
 
-def test_reasons_of_a_long_text_take_memory_by_its_words() -> None:
+def test_reasons_of_a_long_text_take_memory_by_its_words():
     import tracemalloc
 
     chance = np.random.default_rng(0)
@@ -273,26 +264,26 @@ def test_reasons_of_a_long_text_take_memory_by_its_words() -> None:
         model.explain(text, " ".join(vocabulary[:100]))
 
 
-def test_threads_use_an_encoder_at_once(transformer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_use_an_encoder_at_once(transformer, monkeypatch):
     """Long work, short work and readings of the tokenizer disturb none of the others, and give the same vectors."""
     model = pellucid.load(transformer)
     chance = np.random.default_rng(0)
     texts = [" ".join(chance.choice(READ, chance.integers(1, 200))) for _ in range(280)]
     expected = model.encode(texts)
     np.testing.assert_array_equal(expected, transformer.encode(texts, show_progress_bar=False))  # bit for bit
-    problems: list[Any] = []
+    problems = []
 
-    def guarded(work: Any) -> None:
+    def guarded(work):
         try:
             work()
         except BaseException as error:
             problems.append(error)
 
-    def encode() -> None:
+    def encode():
         for _ in range(2):
             np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
 
-    def read() -> None:
+    def read():
         for number in range(60):
             model.coverage(texts[number])
             np.testing.assert_allclose(model.encode(texts[:2]), expected[:2], atol=1e-5)
@@ -311,7 +302,7 @@ def test_threads_use_an_encoder_at_once(transformer: Any, monkeypatch: pytest.Mo
 
 
 @given(st.text("ab .\n\t\u00a0\x1c\u3000日é", max_size=30), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6))))
-def test_words_outside_tokens_are_those_that_no_span_touches(text: str, pieces: list[tuple[int, int]]) -> None:
+def test_words_outside_tokens_are_those_that_no_span_touches(text, pieces):
     spans = [(start, min(start + length, len(text))) for start, length in pieces if start + min(length, 1) <= len(text)]
     inside = {position for span in spans for position in range(*span)}
     expected = tuple(unit for unit in text_units(text) if inside.isdisjoint(range(*unit)))

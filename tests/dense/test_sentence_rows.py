@@ -1,7 +1,5 @@
 """Sentences of a passage as rows of an encoder's score."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np
@@ -14,7 +12,7 @@ from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED
 from pellucid.text.sentences import sentence_spans
 
 
-def encode(texts: list[str]) -> np.ndarray:
+def encode(texts):
     """Encode words by their hashes, and the order of words a little."""
     rows = np.zeros((len(texts), 16), np.float32)
     for row, text in zip(rows, texts):
@@ -27,7 +25,7 @@ def encode(texts: list[str]) -> np.ndarray:
 COMMON = np.full(16, 0.05)
 
 
-def by_sentences() -> EncoderEmbedder:
+def by_sentences():
     model = EncoderEmbedder(encode)
     return model.with_reasons(SentenceReasons(model, COMMON))
 
@@ -41,7 +39,7 @@ SENTENCES = st.lists(st.sampled_from(["Red roses.", "Homes are dear!", "Why loan
 
 @given(SENTENCES.map(" ".join), SENTENCES.map(" ".join))
 @settings(deadline=None)
-def test_sentences_and_context_add_up(text1: str, text2: str) -> None:
+def test_sentences_and_context_add_up(text1, text2):
     why = by_sentences().explain(text1, text2)
     assert why.exact and sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
     assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
@@ -53,7 +51,7 @@ def test_sentences_and_context_add_up(text1: str, text2: str) -> None:
         assert named == sentences
 
 
-def test_the_order_is_that_of_the_sentences_alone() -> None:
+def test_the_order_is_that_of_the_sentences_alone():
     model = by_sentences()
     why = model.explain(QUERY, PASSAGE)
     rows = [row for row in why.rows if row.kind == SENTENCE]
@@ -67,7 +65,7 @@ def test_the_order_is_that_of_the_sentences_alone() -> None:
     assert "Loans for homes are long." in why.summary()
 
 
-def test_a_text_of_one_sentence_has_one_row_and_no_context() -> None:
+def test_a_text_of_one_sentence_has_one_row_and_no_context():
     why = by_sentences().explain("a cat", "a dog sleeps")
     [row] = [row for row in why.rows if row.kind == SENTENCE]
     assert (row.spans1, row.spans2) == (((0, 5),), ((0, 12),))

@@ -1,15 +1,10 @@
 """Word reasons: what they add up to, what they find where the truth is known, how they are kept, whom they refuse."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json
 import pickle
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,12 +25,12 @@ NAMES = [f"{first}{second}" for first, second in itertools.product("bcdfglmnrst"
 WORDS = st.lists(st.sampled_from([*NAMES, "Unbekannt", "ba!", "é"]), min_size=0, max_size=12).map(" ".join)
 
 
-def table() -> StaticEmbedder:
+def table():
     """A table of words of 16 dimensions."""
     return StaticEmbedder(Vocabulary(NAMES), np.random.default_rng(0).normal(size=(len(NAMES), 16)).astype(np.float32))
 
 
-def sentences(count: int = 600, seed: int = 1) -> list[str]:
+def sentences(count=600, seed=1):
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(NAMES, rng.integers(2, 9))) for _ in range(count)]
 
@@ -43,13 +38,13 @@ def sentences(count: int = 600, seed: int = 1) -> list[str]:
 class Shadow:
     """An encoder that is a table seen through a matrix, with a part that all texts share."""
 
-    def __init__(self, noise: float = 0.0) -> None:
+    def __init__(self, noise=0.0):
         rng = np.random.default_rng(7)
         self.table, self.matrix, self.noise = table(), rng.normal(size=(16, 24)) / 4, noise
         self.common = rng.normal(size=24) / 6
         self.calls = 0
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
+    def __call__(self, texts):
         self.calls += 1
         rows = self.table.encode(texts) @ self.matrix + self.common
         for row, text in zip(rows, texts):  # of a text, the same each time
@@ -58,16 +53,14 @@ class Shadow:
 
 
 @pytest.fixture(scope="module")
-def shadow() -> EncoderEmbedder:
+def shadow():
     model = pellucid.load(Shadow(noise=0.05))
     model.fit_reasons(sentences(), table=table())
     return model
 
 
 @given(WORDS, WORDS)
-def test_words_context_and_common_add_up_to_the_encoders_own_cosine(
-    shadow: EncoderEmbedder, one: str, other: str
-) -> None:
+def test_words_context_and_common_add_up_to_the_encoders_own_cosine(shadow, one, other):
     found = shadow.explain(one, other)
     first, second = (row.astype(np.float64) for row in shadow.encode([one, other]))
     assert found.score == pytest.approx(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)), abs=1e-6)
@@ -80,9 +73,7 @@ def test_words_context_and_common_add_up_to_the_encoders_own_cosine(
 
 
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=4), st.floats(0.1, 3.0))
-def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
-    shadow: EncoderEmbedder, query: str, texts: list[str], weight: float
-) -> None:
+def test_stored_vectors_give_the_rows_of_explain_times_the_weight(shadow, query, texts, weight):
     rows = word_reasons.unit_vectors(shadow, texts, role="document")
     terms_of = shadow.analyze_texts([query], ["query"])[0].against(texts, rows, weight=weight)
     for number, text in enumerate(texts):
@@ -96,11 +87,11 @@ def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
         assert len(terms.marks.values) == len(terms.marks.spans) == len(text_words(text))
 
 
-def text_words(text: str) -> list[str]:
+def text_words(text):
     return [word.text for word in split_words(text)]
 
 
-def test_a_large_context_is_warned_of_in_every_view() -> None:
+def test_a_large_context_is_warned_of_in_every_view():
     pair, shared = Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("s", ("s",), 0.1, 0.0, kind=SHARED)
     little = Explanation.from_terms(
         "encoder", ("ba", "be"), 1.0, [pair, shared, Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
@@ -115,12 +106,12 @@ def test_a_large_context_is_warned_of_in_every_view() -> None:
     assert "the rest is not explained" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
 
 
-def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder) -> None:
+def test_words_of_other_texts_are_credited_with_nothing(shadow):
     """Over the true vectors of two texts, other texts' words have no credit: on average it is context."""
     texts = sentences(80, seed=3)
     vectors = list(word_reasons.unit_vectors(shadow, texts))
 
-    def parts(n: int, words_of: int) -> tuple[float, float]:
+    def parts(n, words_of):
         """What words add to the score of texts n and n + 1, and the score less what all texts share."""
         why = shadow.explain_vectors(texts[words_of], vectors[n], texts[words_of + 1], vectors[n + 1])
         sums = {kind: sum(r.contribution for r in why.rows if r.kind == kind) for kind in (WORD_PAIR, SHARED)}
@@ -132,7 +123,7 @@ def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder)
     assert np.corrcoef(true, specific)[0, 1] > 0.8 > abs(np.corrcoef(credited, specific)[0, 1])
 
 
-def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbedder) -> None:
+def test_words_without_a_vector_have_no_credit_and_are_named(shadow):
     found = shadow.explain("ba Unbekannt be", "bo not xqzv")
     assert not any("Unbekannt" in row.name or "xqzv" in row.name or "not" in row.parts for row in found.rows)
     assert found.unknown_words(1) == ["Unbekannt"] and found.unknown_words(2) == ["xqzv"]
@@ -141,7 +132,7 @@ def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbe
     assert {row.kind for row in shadow.explain("xqzv wrtk", "zzqx vvkp").rows} == {SHARED, CONTEXT}
 
 
-def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
+def test_an_encoder_that_is_words_is_explained_by_its_words():
     """Where the truth is a table seen through a matrix, the rows are those of the table and little is left."""
     model = pellucid.load(Shadow())
     assert model.fit_reasons(sentences(2000), table=table()).explained > 0.9
@@ -158,7 +149,7 @@ def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
     assert np.mean(agreements) > 0.95 and np.min(agreements) > 0.8
 
 
-def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow: EncoderEmbedder) -> None:
+def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow):
     query, text = "ba be bi", "bo bu ca ba"
     first, second = shadow.encode([query, text])
     calls = shadow.model.calls
@@ -172,7 +163,7 @@ def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow: Encode
             shadow.explain_vectors(query, wrong, text, second)
 
 
-def test_reasons_change_no_vector(shadow: EncoderEmbedder) -> None:
+def test_reasons_change_no_vector(shadow):
     texts = sentences(5)
     np.testing.assert_array_equal(shadow.encode(texts), shadow.model(texts).astype(np.float32))
     for other in (shadow.with_reasons(None), copy.deepcopy(shadow), pickle.loads(pickle.dumps(shadow))):
@@ -181,7 +172,7 @@ def test_reasons_change_no_vector(shadow: EncoderEmbedder) -> None:
     assert shadow.with_reasons(None).with_reasons("words").reasons is shadow.reasons
 
 
-def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedder, tmp_path: Path) -> None:
+def test_saved_reasons_are_opened_for_their_encoder_alone(shadow, tmp_path):
     shadow.reasons.save_pretrained(tmp_path / "reasons")
     again = EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons")
     assert again.explain("ba be", "bo") == shadow.explain("ba be", "bo")
@@ -196,10 +187,10 @@ def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedde
         path.write_bytes(content)
 
 
-def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder, tmp_path: Path) -> None:
+def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow, tmp_path):
     wide = {name: np.ones((len(array), 25)[-array.ndim :]) for name, array in shadow.reasons.arrays.items()}
     huge = np.full(shadow.reasons.arrays["map"].shape, 1e300)
-    wrong: list[dict[str, Any]] = [
+    wrong = [
         {"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"map": np.ones(3)}, {"map": huge},
     ]  # fmt: skip
     for number, arrays in enumerate([*wrong, wide]):
@@ -212,7 +203,7 @@ def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder,
 
 @pytest.mark.parametrize("field", ["full_fit", "explained", "texts", "table", "way", "more"])
 @pytest.mark.parametrize("value", ["1", None, [1], {}, True, 10**400, 1e300, float("nan"), float("-inf"), -1, 0.0])
-def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, field: str, value: Any) -> None:
+def test_a_fit_that_was_none_is_refused(shadow, tmp_path, field, value):
     folder = tmp_path / "reasons"
     shadow.reasons.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
@@ -227,7 +218,7 @@ def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path,
         again.explain("ba")
 
 
-def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
+def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path):
     pytest.importorskip("sentence_transformers")
     from tiny_models import tiny_transformer
 
@@ -256,20 +247,20 @@ def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
         (lambda model: model.with_reasons("letters"), "must be words, sentences, measured, or None"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_fitted_is_refused(call: Callable[[EncoderEmbedder], object], message: str) -> None:
+def test_what_cannot_be_fitted_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call(pellucid.load(Shadow()))
 
 
 @pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
-def test_an_encoder_that_says_nothing_can_be_asked_all_the_same(give) -> None:
+def test_an_encoder_that_says_nothing_can_be_asked_all_the_same(give):
     model = pellucid.load(lambda texts: give(len(texts)))
     model.fit_reasons(sentences(300), table=table())
     found = model.explain("ba be", "bo bu")
     assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-9)
 
 
-def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_are_fitted_once_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(word_reasons, "open_texts", lambda encoder: (sentences(300), "static-en"))
     encoder = Shadow()
@@ -293,7 +284,7 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert words_for(pellucid.load(encoder)).fit == first.fit
 
 
-def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
+def test_an_encoder_of_several_languages_is_fitted_on_several():
     strangers, name = open_texts(pellucid.load(Shadow()))
     assert name == "static-en"
     assert all(text.isascii() or "ä" not in text for text in strangers[:5])
@@ -305,7 +296,7 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
             text, translation = line.split("\t")
             pairs[text] = pairs[translation or text] = number
 
-    def meaning(texts: list[str]) -> np.ndarray:
+    def meaning(texts):
         return np.array([np.random.default_rng(pairs.get(text, 0)).normal(size=32) for text in texts])
 
     texts, name = open_texts(pellucid.load(meaning))
@@ -313,7 +304,7 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
     assert len(texts) > len(strangers)
 
 
-def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow: EncoderEmbedder) -> None:
+def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow):
     """A vector of zeros is no sum of anything, least of all of what texts have in common turned round."""
     nothing, vector = np.zeros(24, np.float32), shadow.encode("ba be")
     for model in (shadow, shadow.with_reasons(None)):

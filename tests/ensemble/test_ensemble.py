@@ -1,7 +1,5 @@
 """Ensembles: the score is the weighted mean of the parts' cosines, exactly, through every door."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,14 +1,9 @@
 """Evaluation: MTEB on files, against numbers worked out by hand or by plain scipy."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import socket
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +20,7 @@ from tasks import RISING, WRITERS, Dark, Planar, score, table, write_retrieval, 
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """One set of each kind."""
     for write in WRITERS.values():
         write(tmp_path / "data")
@@ -33,11 +28,11 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_network(monkeypatch):
     """Local data must never lead to the network: an attempt fails the test, also where a library hides it."""
     attempts = []
 
-    def refuse(*arguments: Any, **options: Any) -> None:
+    def refuse(*arguments, **options):
         if "localhost" not in arguments:  # another test's cluster, which still runs, asks for its own metrics
             attempts.append(arguments)
         raise OSError("no network in tests")
@@ -51,7 +46,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 # --- both kinds of task, by hand ---
 
 
-def test_both_kinds(data: Path, fruit: StaticEmbedder) -> None:
+def test_both_kinds(data, fruit):
     rows = {row.type: row for row in score(fruit, data)}
     assert list(rows) == list(WRITERS)
     # pear is second, after apple
@@ -65,22 +60,22 @@ def test_both_kinds(data: Path, fruit: StaticEmbedder) -> None:
 class OtherSparse:
     """Another library's model with sparse rows, a matrix and not an array: `*` of two of them is a product."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._model = Dark()
 
-    def encode(self, texts: list[str]) -> Any:
+    def encode(self, texts):
         from scipy.sparse import csr_matrix
 
         return csr_matrix(self._model.encode(list(texts)))
 
 
 @pytest.mark.parametrize("sparse", [Dark, OtherSparse])
-def test_sparse_rows_score_as_dense_ones(data: Path, sparse: Any) -> None:
+def test_sparse_rows_score_as_dense_ones(data, sparse):
     dense = {row.task: row.score for row in score(Planar(), data)}
     assert {row.task: row.score for row in score(sparse(), data)} == pytest.approx(dense)
 
 
-def test_sets_that_mteb_lacks_score_as_its_own(tmp_path: Path, fruit: StaticEmbedder) -> None:
+def test_sets_that_mteb_lacks_score_as_its_own(tmp_path, fruit):
     write_sts(tmp_path)
     write_sts(tmp_path, "mine")
     write_retrieval(tmp_path)
@@ -90,15 +85,15 @@ def test_sets_that_mteb_lacks_score_as_its_own(tmp_path: Path, fruit: StaticEmbe
     assert (mine.task, mine.metric, scifact.task) == ("mine", "cosine_spearman", "SciFact")
 
 
-def test_queries_and_documents_are_told_apart(data: Path) -> None:
+def test_queries_and_documents_are_told_apart(data):
     class Roles(Planar):
-        def encode_query(self, texts: Any, *, show_progress_bar: bool = False) -> Any:
+        def encode_query(self, texts, *, show_progress_bar=False):
             return super().encode(["pear car" for _ in texts])  # sends every query to the car
 
     assert score(Roles(), data, "Retrieval")[0].scores["recall_at_1"] == 0
 
 
-def test_compressed_files_read_the_same(data: Path, fruit: StaticEmbedder) -> None:
+def test_compressed_files_read_the_same(data, fruit):
     before = [row.score for row in score(fruit, data)]
     for path in [p for p in data.rglob("*") if p.is_file()]:
         path.with_name(path.name + ".xz").write_bytes(lzma.compress(path.read_bytes()))
@@ -109,7 +104,7 @@ def test_compressed_files_read_the_same(data: Path, fruit: StaticEmbedder) -> No
 # --- choosing ---
 
 
-def test_tasks_are_chosen_by_name_folder_or_type(data: Path) -> None:
+def test_tasks_are_chosen_by_name_folder_or_type(data):
     write_sts(data, "STS13")
     model = Planar()
     assert [row.task for row in score(model, data, "sts13", "scifact")] == ["STS13", "SciFact"]
@@ -126,7 +121,7 @@ def test_tasks_are_chosen_by_name_folder_or_type(data: Path) -> None:
         (["STS21"], r"unknown task 'STS21'; did you mean 'STS"),
     ],
 )
-def test_unknown_task_names_the_nearest(data: Path, tasks: object, message: str) -> None:
+def test_unknown_task_names_the_nearest(data, tasks, message):
     with pytest.raises(InputError, match=message):
         evaluate(Planar(), data=data, tasks=tasks)
 
@@ -134,7 +129,7 @@ def test_unknown_task_names_the_nearest(data: Path, tasks: object, message: str)
 # --- the cache ---
 
 
-def test_a_score_is_made_once(data: Path) -> None:
+def test_a_score_is_made_once(data):
     model = Planar()
     rows = score(model, data)
     encoded = model.encoded
@@ -142,7 +137,7 @@ def test_a_score_is_made_once(data: Path) -> None:
     assert model.encoded == encoded > 0
 
 
-def test_one_changed_weight_gives_a_new_score(tmp_path: Path) -> None:
+def test_one_changed_weight_gives_a_new_score(tmp_path):
     write_sts(tmp_path)
     words = ["the", "apple", "pear", "car", "bicycle"]
     vectors = np.array([[0.1, 0.1, 0.1], [3, 0, 0], [2, 1, 0], [0, 0, 2], [0, 1, 3]], np.float32)
@@ -153,7 +148,7 @@ def test_one_changed_weight_gives_a_new_score(tmp_path: Path) -> None:
     assert score(StaticEmbedder(Vocabulary(words), vectors), tmp_path)[0].score == before
 
 
-def test_changed_data_gives_a_new_score(tmp_path: Path, fruit: StaticEmbedder) -> None:
+def test_changed_data_gives_a_new_score(tmp_path, fruit):
     write_sts(tmp_path)
     before = score(fruit, tmp_path)[0].score
     write_sts(tmp_path, rows=[(a, b, -gold) for a, b, gold in RISING])
@@ -161,7 +156,7 @@ def test_changed_data_gives_a_new_score(tmp_path: Path, fruit: StaticEmbedder) -
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", '{"row": {"task": "STS12"}}', '{"row": 3}', "[]"])
-def test_a_broken_cache_file_is_made_anew(tmp_path: Path, content: str) -> None:
+def test_a_broken_cache_file_is_made_anew(tmp_path, content):
     write_sts(tmp_path / "data")
     rows = score(Planar(), tmp_path / "data")
     (entry,) = (tmp_path / "cache").iterdir()
@@ -170,7 +165,7 @@ def test_a_broken_cache_file_is_made_anew(tmp_path: Path, content: str) -> None:
     assert json.loads(entry.read_text())["row"]["task"] == "STS12"
 
 
-def test_the_default_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_is_the_users(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     write_sts(tmp_path)
     evaluate(Planar(), data=tmp_path)
@@ -180,13 +175,13 @@ def test_the_default_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.Monk
 # --- bad data ---
 
 
-def test_absent_and_empty_folders(tmp_path: Path) -> None:
+def test_absent_and_empty_folders(tmp_path):
     for folder, message in ((tmp_path / "nowhere", "data folder not found"), (tmp_path, "no evaluation set under")):
         with pytest.raises(InputError, match=message):
             evaluate(Planar(), data=folder)
 
 
-def test_an_absent_file_is_told_before_any_work(data: Path) -> None:
+def test_an_absent_file_is_told_before_any_work(data):
     (data / "retrieval/scifact/queries.jsonl").unlink()
     model = Planar()
     with pytest.raises(InputError, match=r"file not found: .*scifact/queries\.jsonl"):
@@ -218,7 +213,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "content", "message"), BROKEN)
-def test_a_broken_file_is_named(data: Path, name: str, content: str, message: str) -> None:
+def test_a_broken_file_is_named(data, name, content, message):
     (data / name).write_text(content)
     with pytest.raises((InputError, CorpusError), match=message):
         score(Planar(), data, name.split("/")[1])
@@ -229,7 +224,7 @@ def test_a_broken_file_is_named(data: Path, name: str, content: str, message: st
         st.tuples(*[st.text(st.characters(exclude_characters="\t\n\r\0", exclude_categories=["Cs"]))] * 2), min_size=1
     )
 )
-def test_any_cell_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
+def test_any_cell_is_read_as_written(tmp_path_factory, rows):
     path = table(tmp_path_factory.mktemp("cells") / "t.tsv", "a b", rows)
     assert read_table(path, ["b", "a"]) == {"b": [b for _, b in rows], "a": [a for a, _ in rows]}
 
@@ -237,7 +232,7 @@ def test_any_cell_is_read_as_written(tmp_path_factory: pytest.TempPathFactory, r
 # --- opening models ---
 
 
-def test_results_are_named_after_the_given_string(tmp_path: Path, fruit: StaticEmbedder) -> None:
+def test_results_are_named_after_the_given_string(tmp_path, fruit):
     write_sts(tmp_path)
     fruit.save_pretrained(tmp_path / "ours")
     folder = str(tmp_path / "ours")
@@ -245,13 +240,13 @@ def test_results_are_named_after_the_given_string(tmp_path: Path, fruit: StaticE
         assert evaluate(model, data=tmp_path, cache_dir=tmp_path, name=name).model == expected
 
 
-def test_an_object_that_is_no_model(data: Path) -> None:
+def test_an_object_that_is_no_model(data):
     with pytest.raises(InputError, match=r"an encoder is a SentenceTransformer.*got list"):
         score([1, 2], data)
 
 
 @pytest.mark.parametrize("module", ["mteb", "datasets"])
-def test_missing_extra(data: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_missing_extra(data, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf'{module} is not installed. Run: pip install "pellucid\[eval\]"'):
         score(Planar(), data)
@@ -260,7 +255,7 @@ def test_missing_extra(data: Path, monkeypatch: pytest.MonkeyPatch, module: str)
 # --- the results ---
 
 
-def test_views() -> None:
+def test_views():
     rows = (
         TaskScore("STS12", "STS", "spearman", 70.04),
         TaskScore("STS13", "STS", "spearman", 80),
@@ -275,7 +270,7 @@ def test_views() -> None:
     assert results.to_frame()["task"].tolist() == ["STS12", "STS13", "x"]
 
 
-def test_a_score_that_is_undefined_is_null_in_json(tmp_path: Path, fruit: StaticEmbedder) -> None:
+def test_a_score_that_is_undefined_is_null_in_json(tmp_path, fruit):
     write_sts(tmp_path, rows=[("apple", "apple", 1), ("apple", "apple", 2), ("apple", "apple", 3)])
     for _ in range(2):  # made, and read from the cache
         results = evaluate(fruit, data=tmp_path, cache_dir=tmp_path / "cache")
@@ -284,7 +279,7 @@ def test_a_score_that_is_undefined_is_null_in_json(tmp_path: Path, fruit: Static
         assert content["rows"][0]["score"] is None and content["means"] == {"STS": None}
 
 
-def test_mteb_is_told_what_the_model_knows() -> None:
+def test_mteb_is_told_what_the_model_knows():
     meta = MtebEncoder(pellucid.load("static-en")).mteb_model_meta
     assert meta.embed_dim == 256 and meta.n_parameters > 256 * 90_000
     assert meta.similarity_fn_name.value == "cosine" and meta.open_weights

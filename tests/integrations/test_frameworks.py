@@ -1,7 +1,5 @@
 """Libraries that take sentence-transformers models, given the bundled static model; each test needs its library."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Adapters, each against the real library; the tests of a library that is absent are skipped."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

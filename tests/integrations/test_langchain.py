@@ -1,7 +1,5 @@
 """LangChain's own tests of embeddings and retrievers."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("langchain_tests", reason="langchain-tests is not installed")

@@ -1,7 +1,5 @@
 """Key tokens: what an embedding is, what it is decoded to, adjustments, explanations, edits, folders, bad input."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

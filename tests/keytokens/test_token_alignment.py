@@ -1,7 +1,5 @@
 """Is an embedder aligned with its tokens? By hand, on models that are and that are not; the command."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Clusters of a vocabulary: who is with whom, what they are called, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

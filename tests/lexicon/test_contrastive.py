@@ -1,7 +1,5 @@
 """Training: the loss by hand, what gradients reach, batches of one set, runs that are stopped, and bad input."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

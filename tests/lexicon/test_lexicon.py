@@ -1,7 +1,5 @@
 """Lexicon models: which tokens count, what the embeddings are, where clusters fired, edits, folders."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Static lexicon embeddings: a table of words and the clusters they fire, by hand and against a plain reference."""
 
-from __future__ import annotations
-
 import copy
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """Training rows: read as published, bad ones named by file and line, nothing usable lost."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

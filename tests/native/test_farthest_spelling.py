@@ -3,15 +3,11 @@
 Run as a program, this file prints what the level named by PELLUCID_NATIVE gives.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +21,14 @@ from pellucid.native.library import LEVELS
 from pellucid.native.spelling import Spelling
 from pellucid.static.bulk import BulkRows
 from pellucid.static.precision import PackedRows, pack, quantize
-from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
+from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Speller
 from pellucid.text.words import Vocabulary
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 100, "abcn" * 25, "ab\u0301cd", "a\ud800bc", "東京" * 30]
 
 
-def rows_of(count: int, dimension: int, kind: str, seed: int = 0) -> np.ndarray:
+def rows_of(count, dimension, kind, seed=0):
     """Rows with ties, zeros, very small numbers and very different lengths."""
     rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     rows[::5] = rows[0]
@@ -42,7 +38,7 @@ def rows_of(count: int, dimension: int, kind: str, seed: int = 0) -> np.ndarray:
     return rows.astype(kind)
 
 
-def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> Speller:
+def speller_of(dimension, kind, seed=0, words=400):
     """A speller for made-up words of few letters, and a table of `kind`."""
     rng = np.random.default_rng(seed)
     letters = np.array(list(LETTERS))
@@ -53,19 +49,19 @@ def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> Sp
     if kind in ("int8", "int4"):
         scales = rng.random(len(known)).astype(np.float32)
         numbers = np.clip(table * 40, -127, 127).astype(np.int8) if kind == "int8" else quantize(table, "int4")[0]
-        stored: Any = numbers if kind == "int8" else PackedRows(pack(numbers), dimension)
+        stored = numbers if kind == "int8" else PackedRows(pack(numbers), dimension)
     else:
         stored = table.astype(kind)
     return Speller(Vocabulary(known), stored, scales, rng.integers(0, 256, BUCKETS).astype(np.uint8))
 
 
-def unknown_words(count: int, seed: int = 1) -> list[str]:
+def unknown_words(count, seed=1):
     """Words of the same letters, so that ties are common."""
     rng = np.random.default_rng(seed)
     return ["".join(rng.choice(list(LETTERS), rng.integers(1, 13))) for _ in range(count)]
 
 
-def digests() -> Iterator[tuple[str, str]]:
+def digests():
     """Name and hash what is computed for many sizes."""
     for kind in ("float16", "float32"):
         for count, dimension in [(1, 1), (2, 33), (15, 7), (16, 8), (17, 31), (100, 32), (300, 100), (1000, 384)]:
@@ -81,7 +77,7 @@ def digests() -> Iterator[tuple[str, str]]:
             yield f"sums {kind} {dimension}", hashlib.sha256(found.shares.tobytes() + found.sums.tobytes()).hexdigest()
 
 
-def run_at(level: str) -> dict[str, str]:
+def run_at(level):
     """Return what this file prints at a level; nothing where the processor does not have it."""
     done = subprocess.run(
         [sys.executable, __file__], env={**os.environ, "PELLUCID_NATIVE": level}, capture_output=True, text=True
@@ -89,12 +85,12 @@ def run_at(level: str) -> dict[str, str]:
     if done.returncode and level != "plain" and level in done.stderr:
         return {}
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, str] = json.loads(done.stdout)
+    found = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.full
-def test_every_level_gives_the_same_bits() -> None:
+def test_every_level_gives_the_same_bits():
     plain = run_at("plain")
     for level in LEVELS[1:]:
         assert run_at(level) in ({}, plain)
@@ -104,12 +100,12 @@ def test_every_level_gives_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (0, 0), (3, 0)])
-def test_no_rows_and_no_numbers_are_no_trouble(shape: tuple[int, int]) -> None:
+def test_no_rows_and_no_numbers_are_no_trouble(shape):
     with FarthestPoints(np.zeros(shape, np.float32), 0) as search:
         assert search.measure() is None and search.farthest() == -1
 
 
-def test_no_more_points_are_picked_than_there_is_room_for() -> None:
+def test_no_more_points_are_picked_than_there_is_room_for():
     with FarthestPoints(np.eye(4, dtype=np.float32), 2) as search:
         search.measure()
         for row in (-1, 4, 2**40):
@@ -126,7 +122,7 @@ def test_no_more_points_are_picked_than_there_is_room_for() -> None:
 # --- Spelling ---------------------------------------------------------------------------------------------------------
 
 
-def assert_agree(one: Predicted, other: Predicted) -> None:
+def assert_agree(one, other):
     """Check that two predictions are of the same words, and the same but for the last digits."""
     assert np.array_equal(one.neighbours, other.neighbours) and np.abs(one.shares - other.shares).max(initial=0) < 1e-9
     assert np.abs(one.sums - other.sums).max(initial=0) < 1e-6
@@ -134,7 +130,7 @@ def assert_agree(one: Predicted, other: Predicted) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("dimension", [1, 7, 64, 70])
-def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
+def test_c_agrees_with_the_readable_speller(kind, dimension):
     from plain_words import plain_predictions  # this file is a script, too, which finds no helpers
 
     compiled = speller_of(dimension, kind)
@@ -151,7 +147,7 @@ _ALPHABETS = st.sampled_from(["ab", LETTERS, "東京都", "\U0001f600ab", "".joi
 
 @settings(max_examples=40, deadline=None)
 @given(alphabet=_ALPHABETS, data=st.data(), weight=st.sampled_from([0, 1, 255]))
-def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int) -> None:
+def test_c_agrees_for_any_words(alphabet, data, weight):
     from plain_words import plain_predictions
 
     words = st.text(alphabet, min_size=1, max_size=120)
@@ -165,7 +161,7 @@ def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int)
 
 @settings(max_examples=40, deadline=None)
 @given(words=st.lists(st.text("abnßA7 東'\u0301", max_size=12) | st.text("ab", max_size=120), max_size=20))
-def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
+def test_many_beginnings_are_found_as_one_by_one(words):
     from tiny_models import piece_tokenizer  # which this file as a program does not find
 
     subwords = piece_tokenizer(["ab", "aba", "ban", "a", "##a", "##b", "##n", "##ab", "##7"], lowercase=True)
@@ -173,7 +169,7 @@ def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
     assert BulkRows(vocabulary).rows_of(words).tolist() == [vocabulary.row(word) for word in words]
 
 
-def test_no_words_and_no_known_words() -> None:
+def test_no_words_and_no_known_words():
     compiled = speller_of(5, "float32")
     assert compiled.predict([]).neighbours.shape == (0, NEIGHBOURS)
     none = Speller(Vocabulary(["1", "2"]), np.zeros((2, 3), np.float32), None, compiled.weights).predict(["token", ""])
@@ -183,7 +179,7 @@ def test_no_words_and_no_known_words() -> None:
 @pytest.mark.parametrize(
     "wrong", [lambda table: table.astype(np.float64), lambda table: table.astype(np.int8), lambda table: table[::-1]]
 )
-def test_a_table_of_another_form_is_refused(wrong: Any) -> None:
+def test_a_table_of_another_form_is_refused(wrong):
     compiled = speller_of(3, "float32")
     with pytest.raises(InputError):
         Spelling(compiled.index, wrong(compiled.vectors), None, 10)
@@ -191,7 +187,7 @@ def test_a_table_of_another_form_is_refused(wrong: Any) -> None:
         Spelling(compiled.index, compiled.vectors, None, 2**22 + 1)
 
 
-def test_words_that_do_not_fit_the_memory_are_refused() -> None:
+def test_words_that_do_not_fit_the_memory_are_refused():
     compiled = speller_of(3, "float32")
     spelling = Spelling(compiled.index, compiled.vectors, compiled.scales, 10)
     codes, near = np.zeros(200, np.uint32), np.full((1, NEIGHBOURS), -1, np.int32)

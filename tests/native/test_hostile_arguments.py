@@ -4,13 +4,9 @@ Under the sanitizers of test_sanitized.py a wrong access ends the process; witho
 results that differ. What is refused is an InputError.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,24 +37,24 @@ _INT32 = st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 20) | st.sampled_fro
 CLASSES = np.random.default_rng(0).integers(1, 3, 0x110000).astype(np.uint8)
 
 
-def _int32(numbers: list[int]) -> np.ndarray:
+def _int32(numbers):
     return np.array(numbers, np.int32)
 
 
-def unaligned(array: np.ndarray) -> np.ndarray:
+def unaligned(array):
     """The same numbers from an odd address on."""
     memory = np.zeros(array.nbytes + 1, np.uint8)
     memory[1:] = np.frombuffer(array.tobytes(), np.uint8)
     return memory[1:].view(array.dtype).reshape(array.shape)
 
 
-def read_only(array: np.ndarray) -> np.ndarray:
+def read_only(array):
     array = array.copy()
     array.flags.writeable = False
     return array
 
 
-WRONG: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+WRONG = {
     "unaligned": unaligned,
     "the bytes reversed": lambda array: array.astype(array.dtype.newbyteorder()),
     "every other": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
@@ -74,7 +70,7 @@ WRONG: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 # --- Arrays of another form ---
 
 
-def _table_calls() -> dict[str, Callable[[Callable[[np.ndarray], np.ndarray]], Any]]:
+def _table_calls():
     floats, codes = np.ones((5, 9), np.float32), np.ones((5, 9), np.int8)
     halves, scales = np.ones((5, 9), np.float16), np.ones(5, np.float32)
     packed = np.zeros((5, 5), np.uint8)
@@ -106,7 +102,7 @@ _OF_MANY_BYTES = {("packed", "unaligned"), ("packed", "the bytes reversed")}  # 
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("name", _table_calls())
-def test_arrays_of_another_form_are_refused(name: str, wrong: str) -> None:
+def test_arrays_of_another_form_are_refused(name, wrong):
     if (wrong == "one more" and name in _LENGTH_IS_FREE) or (name, wrong) in _OF_MANY_BYTES:
         return
     call = _table_calls()[name]
@@ -115,7 +111,7 @@ def test_arrays_of_another_form_are_refused(name: str, wrong: str) -> None:
         call(WRONG[wrong])
 
 
-def test_memory_that_is_written_must_be_writable() -> None:
+def test_memory_that_is_written_must_be_writable():
     table, rows, ends = Table(np.ones((5, 9), np.float32), None), np.zeros(20, np.int32), _int32([2, 5])
     spelled, out = np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32)
     for given_rows, given_out in ((read_only(rows), out), (rows, read_only(out))):
@@ -134,7 +130,7 @@ def test_memory_that_is_written_must_be_writable() -> None:
     st.lists(_INT32, max_size=40), st.lists(_INT32, max_size=6), st.integers(0, 3),
     st.sampled_from([0, 1, 9, 64, 65, 70, 128, 131]),
 )  # fmt: skip
-def test_pooling_stays_inside_for_any_rows_and_ends(rows: list[int], ends: list[int], more: int, width: int) -> None:
+def test_pooling_stays_inside_for_any_rows_and_ends(rows, ends, more, width):
     given_rows, given_ends = _int32(rows), _int32(ends)
     out = np.zeros((len(ends), width), np.float32)
     even, scales = np.ones(5, np.float32), np.arange(5, dtype=np.float32)
@@ -154,7 +150,7 @@ def test_pooling_stays_inside_for_any_rows_and_ends(rows: list[int], ends: list[
                 table.pool(given_rows.copy(), given_ends, np.ones((more, width), np.float32), out)
 
 
-def test_a_last_end_of_zero_does_not_hide_the_ends_before_it() -> None:
+def test_a_last_end_of_zero_does_not_hide_the_ends_before_it():
     table = Table(np.ones((5, 9), np.float32), None)
     with pytest.raises(InputError, match="do not divide"):
         table.pool(np.zeros(12, np.int32), _int32([10**6, 0]), np.ones((0, 9), np.float32), np.ones((2, 9), np.float32))
@@ -165,9 +161,7 @@ def test_a_last_end_of_zero_does_not_hide_the_ends_before_it() -> None:
     st.lists(_INT32, min_size=1, max_size=6), st.lists(st.integers(-3, 9), max_size=8), st.integers(0, 8),
     st.lists(_INT32, max_size=30), st.lists(_INT32, max_size=4),
 )  # fmt: skip
-def test_a_sparse_table_points_inside_itself(
-    starts: list[int], columns: list[int], dimension: int, rows: list[int], ends: list[int]
-) -> None:
+def test_a_sparse_table_points_inside_itself(starts, columns, dimension, rows, ends):
     entries = np.array(columns, np.int16)
     parts = _int32(starts), entries, np.full(len(entries), 7, np.uint8), np.ones(len(starts) - 1, np.float32)
     sound = starts == sorted(starts) and starts[0] == 0 and starts[-1] == len(columns)
@@ -180,7 +174,7 @@ def test_a_sparse_table_points_inside_itself(
         assert found[0][-1] == len(found[1]) == len(found[2]) and (found[1] < dimension).all()
 
 
-def test_starts_whose_differences_overflow_are_refused() -> None:
+def test_starts_whose_differences_overflow_are_refused():
     low, high = -(2**31), 2**31 - 1
     starts = _int32([0, high, low, -1, 3])  # each difference, in 32 bits, is above 0
     assert (np.diff(starts) > 0).all()
@@ -195,7 +189,7 @@ def test_starts_whose_differences_overflow_are_refused() -> None:
 # --- Words ---
 
 
-def _reader(words: list[str], size: int, *, cased: bool = False, pieces: bool = False) -> WordReader:
+def _reader(words, size, *, cased=False, pieces=False):
     found = Pieces(["a", "ab", "é"], ["b", "c"], 20) if pieces else Pieces()
     return WordReader(WordIndex(words), WordIndex(room=(4, 40)), found, CLASSES, size, cased=cased, complete=not pieces)
 
@@ -216,9 +210,7 @@ _BYTES = st.lists(
 
 @_settings
 @given(_BYTES, st.integers(0, 130), st.lists(_INT32, max_size=4), st.booleans(), st.booleans(), st.binary(max_size=90))
-def test_any_bytes_are_read_inside_their_block(
-    content: bytes, gap: int, ends: list[int], joined: bool, cased: bool, beyond: bytes
-) -> None:
+def test_any_bytes_are_read_inside_their_block(content, gap, ends, joined, cased, beyond):
     content = b" " * gap + content
     block = np.zeros(len(content) + PADDING, np.uint8)
     block[: len(content) + len(beyond)] = np.frombuffer(content + beyond, np.uint8)  # even no zeros after it
@@ -246,7 +238,7 @@ def test_any_bytes_are_read_inside_their_block(
 
 
 @pytest.mark.parametrize("room", [(0, 0), (1, 1), (3, 20)])
-def test_a_word_longer_than_the_room_for_what_is_learnt_is_not_remembered(room: tuple[int, int]) -> None:
+def test_a_word_longer_than_the_room_for_what_is_learnt_is_not_remembered(room):
     texts = np.frombuffer(b"x" * 100 + b" " + b"y" * 21 + b" zz\0" + bytes(PADDING), np.uint8)
     reader = WordReader(WordIndex(["a"]), WordIndex(room=room), Pieces(), CLASSES, 200, cased=True, complete=False)
     assert (reader.find(texts, _int32([0])), reader._words) == (3, 3)
@@ -256,7 +248,7 @@ def test_a_word_longer_than_the_room_for_what_is_learnt_is_not_remembered(room: 
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "東", "😀"])
-def test_words_and_texts_at_the_edges_of_chunks(letter: str) -> None:
+def test_words_and_texts_at_the_edges_of_chunks(letter):
     texts = [
         " " * gap + letter * count + end
         for gap in (0, 1, 55, *range(58, 66), 127)
@@ -273,7 +265,7 @@ def test_words_and_texts_at_the_edges_of_chunks(letter: str) -> None:
         np.testing.assert_allclose(encoder.encode([text])[0], row, atol=1e-5)
 
 
-def test_sizes_near_2_31_are_refused_before_memory_is_taken() -> None:
+def test_sizes_near_2_31_are_refused_before_memory_is_taken():
     if _CHECKED:  # which would fill the memory
         return
     reader, block = _reader([], 64), np.zeros(2**31 + PADDING, np.uint8)  # pages that nobody touches
@@ -291,7 +283,7 @@ def test_sizes_near_2_31_are_refused_before_memory_is_taken() -> None:
 
 @_settings
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-1, 12), min_size=1, max_size=4))
-def test_words_to_spell_lie_inside_their_codes(ends: list[int]) -> None:
+def test_words_to_spell_lie_inside_their_codes(ends):
     compiled = speller_of(3, "float32")
     spelling = Spelling(compiled.index, compiled.vectors, None, 10)
     words = len(ends) - 1

@@ -1,12 +1,9 @@
 """Compiling and opening the C kernels: which are taken, and what is said where none can be."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -44,13 +41,13 @@ for dimension in (1, 17, 64, 100, 256, 300):
 """
 
 
-def _encoded_at(level: str) -> subprocess.CompletedProcess[str]:
+def _encoded_at(level):
     environment = {**os.environ, "PELLUCID_NATIVE": level}
     return subprocess.run([sys.executable, "-c", _ENCODE], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.full
-def test_every_level_of_the_processor_gives_the_same_bits() -> None:
+def test_every_level_of_the_processor_gives_the_same_bits():
     from pellucid.native.library import LEVELS
 
     outcomes = {level: _encoded_at(level) for level in LEVELS}
@@ -62,7 +59,7 @@ def test_every_level_of_the_processor_gives_the_same_bits() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A copy of the kernels and their sources, which are opened anew."""
     shutil.copytree(Path(library.__file__).parent, tmp_path / "native")
     monkeypatch.setattr(library, "_FOLDER", tmp_path / "native")
@@ -72,25 +69,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     library.library.cache_clear()
 
 
-def _kernels(folder: Path) -> list[Path]:
+def _kernels(folder):
     return sorted(folder.glob("compiled/kernels-*"))
 
 
-def _fill(content: bytes) -> Callable[[Path], None]:
+def _fill(content):
     return lambda folder: [path.write_bytes(content) for path in _kernels(folder)] and None
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder):
     for path in _kernels(folder):
         path.unlink()
 
 
-def _change_a_source(folder: Path) -> None:
+def _change_a_source(folder):
     with open(folder / "words.c", "a", encoding="utf-8") as file:
         file.write("/* another argument */")
 
 
-def _compile_another(folder: Path) -> None:
+def _compile_another(folder):
     """Put a library there that has none of our functions."""
     source = folder.parent / "other.c"
     source.write_text("int nothing(void) { return 0; }\n", encoding="utf-8")
@@ -99,7 +96,7 @@ def _compile_another(folder: Path) -> None:
         subprocess.run([*hatch_build.own_compiler(), "-shared", "-fPIC", "-o", path, source], check=True)
 
 
-_TROUBLES: dict[str, tuple[Callable[[Path], None], str]] = {
+_TROUBLES = {
     "missing": (_remove, "No such file"),
     "empty": (_fill(b""), "file too short"),
     "text": (_fill(b"not a library at all " * 100), "invalid ELF header"),
@@ -110,7 +107,7 @@ _TROUBLES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the errors are those of Linux")
 @pytest.mark.parametrize("trouble", _TROUBLES)
-def test_a_library_that_cannot_be_loaded_is_an_error_that_says_how_to_build_it(folder: Path, trouble: str) -> None:
+def test_a_library_that_cannot_be_loaded_is_an_error_that_says_how_to_build_it(folder, trouble):
     damage, message = _TROUBLES[trouble]
     damage(folder)
     for _ in range(2):
@@ -119,14 +116,14 @@ def test_a_library_that_cannot_be_loaded_is_an_error_that_says_how_to_build_it(f
 
 
 @pytest.mark.parametrize("value", ["fast", "OFF", "off", "avx", "0", " plain"])
-def test_a_wrong_level_is_refused_at_every_use(monkeypatch: pytest.MonkeyPatch, folder: Path, value: str) -> None:
+def test_a_wrong_level_is_refused_at_every_use(monkeypatch, folder, value):
     monkeypatch.setenv("PELLUCID_NATIVE", value)
     for _ in range(2):
         with pytest.raises(InputError, match=f"PELLUCID_NATIVE is '{value}'; set it to plain, avx2, avx512, vnni"):
             library.library()
 
 
-def _compiler(folder: Path, refused: str) -> str:
+def _compiler(folder, refused):
     """Return a C compiler that fails where its command has a text; with "" it always does."""
     path = folder / "cc"
     real = " ".join(hatch_build.own_compiler())
@@ -136,18 +133,14 @@ def _compiler(folder: Path, refused: str) -> str:
 
 
 @pytest.mark.skipif(not hatch_build.own_compiler(), reason="there is no C compiler")
-def test_a_compiler_that_always_fails_is_passed_over_for_ziglang(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_always_fails_is_passed_over_for_ziglang(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", _compiler(tmp_path, ""))
     assert hatch_build.own_compiler() == [] and hatch_build.KernelBuildHook.dependencies(None) == ["ziglang"]
 
 
 @pytest.mark.full
 @pytest.mark.skipif(not hatch_build.own_compiler(), reason="there is no C compiler")
-def test_a_level_that_the_compiler_cannot_do_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
+def test_a_level_that_the_compiler_cannot_do_is_left_out(tmp_path, monkeypatch, folder):
     monkeypatch.setattr(hatch_build, "_ziglang", lambda options: [])
     monkeypatch.setenv("CC", _compiler(tmp_path, "-mavx512f"))
     monkeypatch.setattr(hatch_build, "LEVELS", {level: hatch_build.LEVELS[level] for level in ("plain", "avx512")})
@@ -156,7 +149,7 @@ def test_a_level_that_the_compiler_cannot_do_is_left_out(
     assert "avx512" not in str(library.library()._name)
 
 
-def test_threads_that_open_it_at_once_all_get_it(folder: Path) -> None:
+def test_threads_that_open_it_at_once_all_get_it(folder):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: kernels.distinct_values(np.arange(2))[0].tolist(), range(64)))
     assert found == [[0, 1]] * 64
@@ -181,6 +174,6 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == rows
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("when", ["used before", "used after"])
-def test_a_forked_process_gets_the_same(when: str) -> None:
+def test_a_forked_process_gets_the_same(when):
     done = subprocess.run([sys.executable, "-c", _FORK, when], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -4,16 +4,11 @@ Nothing outside of the arrays may be read or written: under the sanitizers of te
 process. What comes out is what was read, other numbers, or an InputError.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import struct
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,11 +34,11 @@ from test_farthest_spelling import speller_of, unknown_words
 TEXTS = [f"the quick brown fox {n} jumps over lazy dogs by rivers zzqx{n} unbelievableness" for n in range(300)]
 
 
-def fill(pattern: bytes) -> Callable[[bytes], bytes]:
+def fill(pattern):
     return lambda content: (pattern * (len(content) // len(pattern) + 1))[: len(content)]
 
 
-def noise(content: bytes) -> bytes:
+def noise(content):
     return random.Random(0).randbytes(len(content))
 
 
@@ -51,7 +46,7 @@ CHANGES = {"ones": fill(b"\xff"), "largest": fill(b"\xff\x7f"), "zeros": fill(b"
            "noise": noise}  # fmt: skip
 
 
-def change_in_place(path: Path, change: Callable[[bytes], bytes]) -> None:
+def change_in_place(path, change):
     """Write other numbers into the tensors of a file, which stays the same file."""
     with open(path, "r+b", buffering=0) as file:
         start = 8 + struct.unpack("<Q", file.read(8))[0]
@@ -61,7 +56,7 @@ def change_in_place(path: Path, change: Callable[[bytes], bytes]) -> None:
         file.write(content)
 
 
-def ask(model: Any) -> Any:
+def ask(model):
     """Encode and explain, in C and in Python; return the embeddings."""
     rows = model.encode(TEXTS)
     for use in (lambda: model.explain(*TEXTS[:2]), lambda: model.describe(TEXTS[0]), lambda: model.encode(TEXTS[:1])):
@@ -70,13 +65,12 @@ def ask(model: Any) -> Any:
     return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
-def _small(folder: Path, kind: str) -> Any:
+def _small(folder, kind):
     """Save a small model of a kind and open it."""
     words = [f"{first}{last}" for first in "abcdef" for last in ("a", "ba", "nana", "coda")]
     rng = np.random.default_rng(0)
     table = rng.normal(size=(len(words), 70)).astype(np.float32)
     weights = rng.integers(0, 256, BUCKETS).astype(np.uint8)
-    model: Any
     if kind == "lexicon":
         from pellucid.core.dimensions import Dimension, Dimensions
         from pellucid.lexicon.static import StaticLexiconEmbedder
@@ -94,9 +88,7 @@ def _small(folder: Path, kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8", "int4", "spelling", "spelling, edited", "lexicon"])
 @pytest.mark.parametrize("size", ["read", "mapped"])
-def test_a_small_model_is_what_was_read_and_a_mapped_one_lives_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: str
-) -> None:
+def test_a_small_model_is_what_was_read_and_a_mapped_one_lives_on(tmp_path, monkeypatch, kind, size):
     if size == "mapped":
         monkeypatch.setattr(store, "MAX_READ_BYTES", 0)
     model = _small(tmp_path / "model", kind)
@@ -118,7 +110,7 @@ def test_a_small_model_is_what_was_read_and_a_mapped_one_lives_on(
 # --- What C follows, changed after it was checked ---
 
 
-def _sparse() -> tuple[list[np.ndarray], SparseTable]:
+def _sparse():
     parts = [
         np.array([0, 2, 5], np.int32), np.array([0, 3, 1, 2, 3], np.int16), np.full(5, 7, np.uint8),
         np.ones(2, np.float32),
@@ -126,12 +118,12 @@ def _sparse() -> tuple[list[np.ndarray], SparseTable]:
     return parts, SparseTable(parts, 4)
 
 
-def _rows(*rows: int) -> np.ndarray:
+def _rows(*rows):
     return np.array([*rows, *[0] * 12], np.int32)
 
 
 @pytest.mark.parametrize("value", [4, -1, 2**15 - 1, -(2**15)])
-def test_columns_of_a_sparse_table_are_compared_when_they_are_read(value: int) -> None:
+def test_columns_of_a_sparse_table_are_compared_when_they_are_read(value):
     parts, table = _sparse()
     ends = np.array([1, 2], np.int32)
     starts, columns, _ = table.pool(_rows(0, 1), ends)
@@ -146,7 +138,7 @@ def test_columns_of_a_sparse_table_are_compared_when_they_are_read(value: int) -
 
 @pytest.mark.parametrize("name", ["members", "starts", "ends", "rows", "weights", "squares"])
 @pytest.mark.parametrize("value", [-(2**31), -1, 2**31 - 1, 255, 0])
-def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name: str, value: int) -> None:
+def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name, value):
     compiled = speller_of(7, "float16")
     words = unknown_words(60)
     compiled.predict(words)
@@ -158,7 +150,7 @@ def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name: str, 
             assert compiled.predict(words).neighbours.max(initial=-1) < len(compiled.vectors)
 
 
-def test_members_that_are_repeated_leave_room() -> None:
+def test_members_that_are_repeated_leave_room():
     compiled = speller_of(7, "float32")
     compiled.index.members[:] = 0
     compiled.index.weights[:] = 255
@@ -167,11 +159,11 @@ def test_members_that_are_repeated_leave_room() -> None:
 
 
 @contextmanager
-def changing(array: np.ndarray, values: list[Any]) -> Iterator[None]:
+def changing(array, values):
     """Let another thread put one value after the other into an array, for as long as the block runs."""
     done = Event()
 
-    def change() -> None:
+    def change():
         while not done.is_set():
             for value in values:
                 array[:] = value
@@ -185,7 +177,7 @@ def changing(array: np.ndarray, values: list[Any]) -> Iterator[None]:
         thread.join()
 
 
-def _calls() -> dict[str, tuple[np.ndarray, list[Any], Callable[[], Any]]]:
+def _calls():
     """For each function of C an array that it follows, what it becomes, and the call."""
     parts, sparse = _sparse()
     texts = np.array([1, 2], np.int32)
@@ -216,7 +208,7 @@ def _calls() -> dict[str, tuple[np.ndarray, list[Any], Callable[[], Any]]]:
 
 
 @pytest.mark.parametrize("name", _calls() if not os.environ.get("PELLUCID_NATIVE") == "off" else [])
-def test_what_another_thread_changes_is_read_once(name: str) -> None:
+def test_what_another_thread_changes_is_read_once(name):
     array, values, call = _calls()[name]
     call()
     with changing(array, values), np.errstate(all="ignore"):
@@ -225,7 +217,7 @@ def test_what_another_thread_changes_is_read_once(name: str) -> None:
                 call()
 
 
-def test_numbers_that_are_only_added_up_may_change() -> None:
+def test_numbers_that_are_only_added_up_may_change():
     rows, ends = _rows(*range(5)), np.array([2, 5], np.int32)
     even, rising = np.ones(5, np.float32), np.arange(5, dtype=np.float32)
     for vectors, scales in (

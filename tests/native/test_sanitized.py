@@ -1,7 +1,5 @@
 """The tests of the C kernels once more, with AddressSanitizer and UndefinedBehaviorSanitizer watching them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -29,14 +27,14 @@ LEFT_OUT = "level or without_the_library or memory or tensors or kmeans or other
 PROGRAM = "from pellucid.native.library import library; print(library()._name)"
 
 
-def run(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(command, env):
     return subprocess.run(
         [sys.executable, *command], cwd=sanitized.ROOT, env=env, capture_output=True, text=True, check=False
     )
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(tmp_path_factory):
     found = sanitized.build(tmp_path_factory.mktemp("sanitized")) if sys.platform == "linux" else None
     if found is None:
         pytest.skip("there is no gcc with AddressSanitizer here")
@@ -45,7 +43,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("level", LEVELS)
-def test_nothing_outside_given_memory_is_read_or_written(environment: dict[str, str], level: str) -> None:
+def test_nothing_outside_given_memory_is_read_or_written(environment, level):
     env = {**environment, "PELLUCID_NATIVE": level}
     done = run(["-c", PROGRAM], env)
     if "at most" in done.stderr:
@@ -57,7 +55,7 @@ def test_nothing_outside_given_memory_is_read_or_written(environment: dict[str, 
 
 
 @pytest.mark.full
-def test_the_sanitizers_would_tell(environment: dict[str, str]) -> None:
+def test_the_sanitizers_would_tell(environment):
     program = (
         "import numpy as np; from pellucid.native.kernels import Table; from pellucid.native.library import library\n"
         "table = Table(np.ones((3, 64), np.float32), None)\n"

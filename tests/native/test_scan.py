@@ -3,15 +3,13 @@
 Run as a program, this file prints what the level named by PELLUCID_NATIVE gives.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -41,7 +39,7 @@ class Case(NamedTuple):
     allowed: np.ndarray | None
 
 
-def make_case(seed: int, passages: int, dimensions: list[int], kind: str = "plain", terms: int = 3) -> Case:
+def make_case(seed, passages, dimensions, kind="plain", terms=3):
     """Return a segment of random passages: with ties, rows of zeros, long passages, several passages a document."""
     rng, size = np.random.default_rng(seed), 1e-44 if kind == "tiny" else 0.3  # no number of float32 is much smaller
     rows = [rng.standard_normal((passages, dimension)) for dimension in dimensions]
@@ -70,14 +68,14 @@ def make_case(seed: int, passages: int, dimensions: list[int], kind: str = "plai
     )  # fmt: skip
 
 
-def codes_of(rows: np.ndarray) -> Codes:
+def codes_of(rows):
     """Return rows in 8 bits as a segment stores them."""
     with patch.object(arrays, "COARSE_ROWS", 1):
         tensors = arrays._dense("x", rows)
     return Codes(*(tensors[f"{name}:x"] for name in Codes._fields))
 
 
-def bm25_of(case: Case) -> np.ndarray:
+def bm25_of(case):
     """Return BM25 of each passage as numpy adds it up."""
     passages = np.concatenate([np.zeros(0, np.uint32), *(passages for passages, _ in case.lists)])
     counts = np.concatenate([np.zeros(0, np.int32), *(counts for _, counts in case.lists)])
@@ -86,7 +84,7 @@ def bm25_of(case: Case) -> np.ndarray:
     return np.bincount(passages, values, len(case.lengths)).astype(np.float32)
 
 
-def scan_of(case: Case) -> tuple[PassageScan, Bm25Terms | None]:
+def scan_of(case):
     """Return the C for a case; rows have 8 bits where there are 40 or more."""
     ends = np.cumsum([0, *(len(passages) for passages, _ in case.lists)])
     lists = Bm25Lists(*(np.concatenate(arrays) for arrays in zip(*case.lists)), case.lengths) if case.lists else None
@@ -98,14 +96,14 @@ def scan_of(case: Case) -> tuple[PassageScan, Bm25Terms | None]:
     return PassageScan(len(case.lengths), case.ends, lists, parts), terms
 
 
-def candidates_of(case: Case, best: BestScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def candidates_of(case, best):
     """Return what the C finds of a case."""
     scan, terms = scan_of(case)
     vectors = np.concatenate([np.zeros(0, np.float32), *case.vectors])
     return scan.candidates(best, terms, vectors, case.others, case.allowed)
 
 
-def exact_scores(case: Case) -> tuple[np.ndarray, np.ndarray]:
+def exact_scores(case):
     """Return the score of each passage, and which share anything with the query."""
     parts = [np.einsum("ij,j->i", rows, vector) for rows, vector in zip(case.rows, case.vectors)]
     parts += [bm25_of(case)] if case.lists else []
@@ -129,7 +127,7 @@ cases = st.builds(
 @settings(max_examples=60, deadline=None)
 @example([make_case(0, 200, [17], "tiny", terms=0)], 10, False)
 @given(st.lists(cases, min_size=1, max_size=2), st.sampled_from([1, 3, 10, 6000]), st.booleans())
-def test_no_better_passage_is_left_out(segments: list[Case], k: int, is_limited: bool) -> None:
+def test_no_better_passage_is_left_out(segments, k, is_limited):
     scores = [exact_scores(case) for case in segments]
     middle = float(np.median(np.concatenate([score for score, _ in scores]))) if is_limited else -np.inf
     best = BestScores(k, middle)
@@ -138,7 +136,7 @@ def test_no_better_passage_is_left_out(segments: list[Case], k: int, is_limited:
     for number, (case, (score, is_shared)) in enumerate(zip(segments, scores)):
         owners = np.arange(len(score)) if case.ends is None else case.ends.searchsorted(np.arange(len(score)), "right")
         documents += [(-score[p], number, int(owners[p]), int(p)) for p in np.flatnonzero(is_shared)]
-    first: dict[tuple[int, int], tuple[int, int]] = {}
+    first = {}
     for negative, number, owner, passage in sorted(documents):
         if -negative >= middle and len(first) < k:
             first.setdefault((number, owner), (number, passage))
@@ -149,7 +147,7 @@ def test_no_better_passage_is_left_out(segments: list[Case], k: int, is_limited:
         assert not case.lists or np.array_equal(bm25, bm25_of(case))
 
 
-def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> None:
+def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read():
     case = make_case(1, 5000, [256])
     passages, _, _ = candidates_of(case, BestScores(10, -np.inf))
     assert 10 <= len(passages) < 100
@@ -159,7 +157,7 @@ def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> 
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 127, 128, 129, 384])
-def test_codes_are_packed_in_two_arrays_of_4_bits(dimension: int) -> None:
+def test_codes_are_packed_in_two_arrays_of_4_bits(dimension):
     codes = np.random.default_rng(dimension).integers(-MAX_CODE, MAX_CODE, (50, dimension), np.int8, endpoint=True)
     codes[0], codes[1] = MAX_CODE, -MAX_CODE
     packed = Codes(*pack_codes(codes), np.ones(50, np.float32), np.zeros(50, np.float32))
@@ -169,7 +167,7 @@ def test_codes_are_packed_in_two_arrays_of_4_bits(dimension: int) -> None:
 
 @pytest.mark.parametrize("kind", ["alike", "spiked", "plain"])
 @pytest.mark.parametrize("k", [0, 1, 10, 30_000])
-def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind: str, k: int) -> None:
+def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind, k):
     """Without terms, in several trials: rows that are nearly the same, or have one large number, are told late."""
     case = make_case(7, 20_000, [130], "plain" if kind == "alike" else kind, terms=0)
     if kind == "alike":
@@ -180,7 +178,7 @@ def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind: s
     best = np.lexsort((np.arange(len(scores)), np.where(is_shared, -scores, np.inf)))[: min(k, int(is_shared.sum()))]
     scan, _ = scan_of(query)
 
-    def found(_: int) -> Any:
+    def found(_):
         return scan.candidates(BestScores(k, -np.inf), None, query.vectors[0], None, None)
 
     with ThreadPoolExecutor(2) as threads:
@@ -191,7 +189,7 @@ def test_the_best_are_found_whether_the_high_bits_leave_few_rows_or_most(kind: s
     assert len(several[0][0]) < 300 or k > 10 or kind == "spiked"
 
 
-def test_nothing_is_found_where_nothing_is_asked_for() -> None:
+def test_nothing_is_found_where_nothing_is_asked_for():
     case = make_case(3, 200, [130], "others")
     best = BestScores(0, -np.inf)
     passages, _, bm25 = candidates_of(case, best)
@@ -200,7 +198,7 @@ def test_nothing_is_found_where_nothing_is_asked_for() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [8, 400])
-def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:
+def test_rows_that_are_no_numbers_are_seen(value, size):
     rows = np.ones((size, 70), np.float32)
     codes = codes_of(rows)
     assert DensePart(rows).is_finite and DensePart(rows, codes).is_finite
@@ -210,7 +208,7 @@ def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:
     assert not DensePart(rows).is_finite
 
 
-def test_postings_outside_of_the_segment_are_refused() -> None:
+def test_postings_outside_of_the_segment_are_refused():
     case = make_case(3, 200, [8], terms=1)._replace(weights=np.ones(1))
     for passages in ([200], [5, 1 << 31], [2**32 - 1], [9, 5000, 7]):
         postings = np.array(passages, np.uint32), np.ones(len(passages), np.int32)
@@ -227,7 +225,7 @@ def test_postings_outside_of_the_segment_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["high", "low", "scales", "errors", "vectors", "sparse", "allowed"])
-def test_arrays_of_another_form_are_refused(name: str) -> None:
+def test_arrays_of_another_form_are_refused(name):
     case = make_case(5, 200, [256], "others")._replace(allowed=np.ones(200, np.bool_))
     wrong = {"float64": np.float64, "longer": None, "strided": None}
     codes, (scan, terms) = codes_of(case.rows[0]), scan_of(case)
@@ -235,7 +233,7 @@ def test_arrays_of_another_form_are_refused(name: str) -> None:
     query = {"vectors": case.vectors[0], "sparse": case.others, "allowed": case.allowed}
     for how, dtype in wrong.items():
 
-        def change(array: Any) -> Any:
+        def change(array):
             longer = np.repeat(array, 2, axis=-1)
             return array.astype(dtype) if dtype else longer if how == "longer" else longer[..., ::2]  # noqa: B023
 
@@ -246,21 +244,21 @@ def test_arrays_of_another_form_are_refused(name: str) -> None:
                 scan.candidates(BestScores(3, -np.inf), terms, **{**query, name: change(query[name])})
 
 
-def digests() -> dict[str, str]:
+def digests():
     """Return a hash of what is found, by case."""
     result = {}
     for dimension in (1, 31, 64, 100, 256, 2500):
         for kind in ("plain", "ties", "passages", "others", "allowed"):
             for passages in (30, 700):
                 best = BestScores(10, -np.inf)
-                found: Any = candidates_of(make_case(dimension, passages, [dimension, 70], kind), best)
+                found = candidates_of(make_case(dimension, passages, [dimension, 70], kind), best)
                 content = b"".join(array.tobytes() for array in found) + repr(best.threshold).encode()
                 result[f"{dimension} {kind} {passages}"] = hashlib.sha256(content).hexdigest()
     return result
 
 
 @pytest.mark.full
-def test_every_level_finds_the_same() -> None:
+def test_every_level_finds_the_same():
     found = {}
     for level in LEVELS:
         done = subprocess.run(

@@ -1,7 +1,5 @@
 """Wheels for other platforms: what their names say, and what is in them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -20,7 +18,7 @@ TAGS = {"aarch64-linux": "manylinux_2_17_aarch64", "x86_64-macos": "macosx_11_0_
 
 @pytest.mark.full
 @pytest.mark.parametrize("target", TAGS)
-def test_a_wheel_has_the_kernels_of_its_platform_alone(target: str, tmp_path: Path) -> None:
+def test_a_wheel_has_the_kernels_of_its_platform_alone(target, tmp_path):
     for module in ("ziglang", "hatchling"):
         pytest.importorskip(module, reason=f"needs the package {module}")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("bundled", "compiled"))

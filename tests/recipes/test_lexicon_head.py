@@ -1,7 +1,5 @@
 """The head fitted to an encoder that was never taught to predict words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

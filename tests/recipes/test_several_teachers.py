@@ -1,15 +1,10 @@
 """Joining what several teachers leave of one corpus, on teachers of a few thousand weights."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from pellucid.errors import InputError
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
-from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training import extraction as extraction_module
 from pellucid.static.training.extraction import extract
 from recipes.several_teachers import join_extractions, make
@@ -23,13 +18,13 @@ VERBS = "sees likes finds leaves crosses sells buys".split()
 PIECES = [".", ",", ":", "the", "a", "query", *NOUNS, *VERBS, "##s"]
 
 
-def sentences(count: int, seed: int = 0) -> list[str]:
+def sentences(count, seed=0):
     rng = np.random.default_rng(seed)
     return [f"The {rng.choice(NOUNS)} {rng.choice(VERBS)} a {rng.choice(NOUNS)}." for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
-def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[sentence_transformers.SentenceTransformer]:
+def teachers(tmp_path_factory):
     """Two BERTs with random weights, of 16 and of 8 dimensions; the second has a default prompt."""
     sizes = enumerate((16, 8))
     found = [tiny_teacher(tmp_path_factory.mktemp(f"teacher{seed}"), PIECES, d, seed=seed) for seed, d in sizes]
@@ -37,13 +32,13 @@ def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[sentence_transfor
     return found
 
 
-def centred(vectors: np.ndarray) -> np.ndarray:
+def centred(vectors):
     """Return sentence vectors less their mean, at length 1."""
     less = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
     return less / np.linalg.norm(less, axis=1, keepdims=True)
 
 
-def made(teachers: list[object], work_dir: Path, weights: list[float] | None = None) -> StaticEmbedder:
+def made(teachers, work_dir, weights=None):
     return make(
         teachers,
         iter(sentences(400)),
@@ -55,7 +50,7 @@ def made(teachers: list[object], work_dir: Path, weights: list[float] | None = N
     )
 
 
-def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(teachers: list[object], tmp_path: Path) -> None:
+def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(teachers, tmp_path):
     corpus = sentences(60)
     one, other = (extract(t, corpus, tmp_path / str(n), ExtractionSettings()) for n, t in enumerate(teachers))
     other.vectors[2] = 0  # a word that this teacher saw nowhere whole
@@ -71,9 +66,7 @@ def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(teachers: list[
         assert np.sqrt((part**2).mean()) == pytest.approx(np.sqrt(share), rel=1e-5)
 
 
-def test_a_model_of_two_teachers_follows_them_together(
-    teachers: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_of_two_teachers_follows_them_together(teachers, tmp_path, monkeypatch):
     model = made(teachers, tmp_path)
     fresh = sentences(60, seed=9)
     ours = model.encode(fresh)
@@ -83,19 +76,19 @@ def test_a_model_of_two_teachers_follows_them_together(
     monkeypatch.setattr(extraction_module, "forward", None)  # other weights: no sentence is read again
     leaning = made(teachers, tmp_path, [20, 1]).encode(fresh)
 
-    def agreement(rows: np.ndarray, n: int) -> float:
+    def agreement(rows, n):
         return float(np.corrcoef((rows @ rows.T)[upper], (theirs[n] @ theirs[n].T)[upper])[0, 1])
 
     assert agreement(leaning, 0) > agreement(ours, 0) and agreement(leaning, 1) < agreement(ours, 1)
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0]])
-def test_weights_that_do_not_fit_two_teachers(teachers: list[object], tmp_path: Path, weights: list[float]) -> None:
+def test_weights_that_do_not_fit_two_teachers(teachers, tmp_path, weights):
     with pytest.raises(InputError, match="2 teachers need as many numbers above 0"):
         made(teachers, tmp_path, weights)
 
 
-def test_teachers_of_different_text(teachers: list[object], tmp_path: Path) -> None:
+def test_teachers_of_different_text(teachers, tmp_path):
     texts = ((n, sentences(20, seed=n)) for n in (0, 1))
     one, other = (extract(teachers[0], corpus, tmp_path / str(n), ExtractionSettings()) for n, corpus in texts)
     with pytest.raises(InputError, match="read different text"):

@@ -1,7 +1,5 @@
 """Languages added through translations: a world of things with a word each in two languages, of which one is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

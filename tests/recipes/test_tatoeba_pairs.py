@@ -1,15 +1,12 @@
 """English paraphrases from sentences with one translation: what counts as one, and what is left out."""
 
-from __future__ import annotations
-
 import lzma
-from typing import Any
 
 import pytest
 
 
 @pytest.fixture
-def tatoeba(opened: Any) -> Any:
+def tatoeba(opened):
     return opened("recipes.tatoeba_pairs")
 
 

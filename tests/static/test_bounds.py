@@ -1,7 +1,5 @@
 """Compiled code stays inside its arrays, whatever a file or a caller holds, and says what the readable code says."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -13,7 +11,7 @@ from pellucid import StaticEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
-from pellucid.static.bulk import BulkEncoder, WordNumbers
+from pellucid.static.bulk import WordNumbers
 from pellucid.static.spelling import BUCKETS
 from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
@@ -41,7 +39,7 @@ _TEXTS = st.lists(st.lists(_WORD, max_size=12).map(" ".join), max_size=5)
 _settings = settings(settings.get_profile("thorough") if _CHECKED else None, suppress_health_check=list(HealthCheck))
 
 
-def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes: bool) -> StaticEmbedder:
+def _model(words, dtype, dimension, spells, prefixes):
     rng = np.random.default_rng(len(words))
     vocabulary = Vocabulary(words, piece_tokenizer(_PIECES, lowercase=False) if prefixes else None)
     spelling = rng.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
@@ -58,9 +56,7 @@ def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes:
     _WORDS, _TEXTS, st.sampled_from(["float32", "float16", "int8"]), st.sampled_from([9, 64, 70]), st.booleans(),
     st.booleans(),
 )  # fmt: skip
-def test_any_words_and_texts_mean_the_same_to_both(
-    words: list[str], texts: list[str], dtype: str, dimension: int, spells: bool, prefixes: bool
-) -> None:
+def test_any_words_and_texts_mean_the_same_to_both(words, texts, dtype, dimension, spells, prefixes):
     model = _model(words, dtype, dimension, spells, prefixes)
     texts = [*texts, " ".join(words[:20]), " ".join(f"{word}a" for word in words[:20])]
     for _ in range(2):  # the second time from what it learnt
@@ -69,10 +65,10 @@ def test_any_words_and_texts_mean_the_same_to_both(
 
 @_settings
 @given(_WORDS, _TEXTS)
-def test_the_reader_of_an_index_finds_the_words(words: list[str], texts: list[str]) -> None:
+def test_the_reader_of_an_index_finds_the_words(words, texts):
     spelled, numbers = list(words), {word: number for number, word in enumerate(words)}
 
-    def number_of(word: str) -> int:
+    def number_of(word):
         if word not in numbers:
             numbers[word] = len(spelled)
             spelled.append(word)
@@ -97,7 +93,7 @@ def test_the_reader_of_an_index_finds_the_words(words: list[str], texts: list[st
     st.lists(st.integers(-3, 8), max_size=4), st.lists(st.integers(-3, 8), max_size=6),
     st.lists(st.integers(-2, 9), max_size=4), st.sampled_from([8, 9, 64]),
 )  # fmt: skip
-def test_rows_outside_the_table_are_refused(distinct: list[int], rows: list[int], ends: list[int], width: int) -> None:
+def test_rows_outside_the_table_are_refused(distinct, rows, ends, width):
     model = _model(["a", "b", "c", "d", "e"], "float32", 9, False, None)
     given_rows = np.array(distinct, np.int32), np.array(rows, np.int32), np.array(ends, np.int64)
     asked = np.ones((2, width), np.float32)
@@ -110,22 +106,14 @@ def test_rows_outside_the_table_are_refused(distinct: list[int], rows: list[int]
             model.bulk.table.products(*given_rows, asked)
 
 
-@pytest.mark.parametrize(
-    "scales", [np.ones(1, np.float32), np.ones(3, np.float32), np.ones((2, 1), np.float32), np.ones(2)]
-)
-def test_scales_of_another_shape_or_type_are_refused(scales: np.ndarray) -> None:
-    with pytest.raises(InputError, match="scales"):
-        StaticEmbedder(Vocabulary(["a", "b"]), np.ones((2, 9), np.int8), scales)
-
-
-def test_a_vocabulary_that_grew_is_refused() -> None:
+def test_a_vocabulary_that_grew_is_refused():
     words = ["token", "bank"]
     model = _model(words, "float32", 9, True, None)
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="4 words by now"):
         model.encode("token")
     words[2:] = []
-    compiled: BulkEncoder = model.bulk
+    compiled = model.bulk
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="grown beyond the 2 rows"):
         compiled.encode(["banking"])
@@ -141,9 +129,7 @@ _NUMBERS = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 6)
     st.integers(0, 6),
     st.integers(0, 4),
 )
-def test_a_table_of_clusters_points_inside_itself(
-    starts: list[int], clusters: list[int], weights: int, scales: int
-) -> None:
+def test_a_table_of_clusters_points_inside_itself(starts, clusters, weights, scales):
     words = ["a", "b", "c"]
     table = WordClusters(
         np.array(starts, np.int32),

@@ -1,7 +1,5 @@
 """The saved folder opens in model2vec and sentence-transformers with our vectors; text vectors are read."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
@@ -15,11 +13,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import pellucid
-from pellucid.errors import InputError, ModelFolderError
+from families import reopened
+from pellucid.errors import ModelFolderError
 from pellucid.persistence.store import read_tensors
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import quantize
 from pellucid.text.words import Vocabulary
+from refusals import check_refused, refused
 from tiny_models import piece_tokenizer
 
 LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024"]
@@ -92,68 +92,53 @@ def test_the_exported_rule_is_ours_word_for_word(made, tmp_path):
         assert mapping[tokenizer.encode(mark).ids].tolist() == [nothing]
 
 
-def test_the_padding_and_truncation_of_a_teacher_are_not_saved(tmp_path):
-    model(LOWER).save_pretrained(tmp_path / "m")
-    described = json.loads((tmp_path / "m" / "subwords.json").read_text())
+def test_the_teachers_tokenizer_is_saved_without_padding_and_truncation_and_read_at_the_first_text(tmp_path):
+    opened, subwords = reopened(model(LOWER), tmp_path / "m"), tmp_path / "m" / "subwords.json"
+    described = json.loads(subwords.read_text())
     assert described["padding"] is None and described["truncation"] is None
-    assert pellucid.load(tmp_path / "m").vocabulary.row("tokenisers") == LOWER.index("token")
-
-
-def test_the_teachers_tokenizer_is_read_at_the_first_text(tmp_path):
-    model(LOWER).save_pretrained(tmp_path / "m")
-    (tmp_path / "m" / "subwords.json").write_text("broken")
+    assert opened.vocabulary.row("tokenisers") == LOWER.index("token")
+    subwords.write_text("broken")
     opened = pellucid.load(tmp_path / "m")
     with pytest.raises(ModelFolderError, match=r"subwords\.json is not a tokenizer"):
         opened.encode("the apple")
 
 
 def test_a_vocabulary_that_cuts_scripts_is_for_this_library_alone(tmp_path):
-    words = ["東京", "東京都", "に", "the", "new▁york"]
+    words, texts = ["東京", "東京都", "に", "the", "new▁york"], ["東京都に行く。The", "new york"]
     model(words).save_pretrained(tmp_path / "m", dtype="int8")
     assert not {"tokenizer.json", "modules.json"} & {path.name for path in (tmp_path / "m").iterdir()}
     assert "model_type" not in json.loads((tmp_path / "m" / "config.json").read_text())
-    opened, texts = pellucid.load(tmp_path / "m"), ["東京都に行く。The", "new york"]
-    assert opened.vocabulary.words == words
-    opened.save_pretrained(tmp_path / "again")
-    np.testing.assert_array_equal(pellucid.load(tmp_path / "again").encode(texts), opened.encode(texts))
-
-
-def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path):
-    model2vec = pytest.importorskip("model2vec")
-    made = StaticEmbedder(Vocabulary(["new▁york", "new", "york"]), np.eye(3, dtype=np.float32))
-    made.save_pretrained(tmp_path / "m")
     opened = pellucid.load(tmp_path / "m")
+    assert opened.vocabulary.words == words
+    np.testing.assert_array_equal(reopened(opened, tmp_path / "again").encode(texts), opened.encode(texts))
+
+
+def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path, encoded_by_others):
+    made = StaticEmbedder(Vocabulary(["new▁york", "new", "york"]), np.eye(3, dtype=np.float32))
     texts = ["New York", "new, york"]
-    np.testing.assert_array_equal(opened.encode(texts), made.encode(texts))
-    assert opened.encode(texts[:1]).argmax(axis=1).tolist() == [0]
-    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "m").encode(texts)
-    np.testing.assert_allclose(theirs, made.encode(["new, york", "new, york"]), atol=1e-6)
+    rows = reopened(made, tmp_path / "m").encode(texts)
+    np.testing.assert_array_equal(rows, made.encode(texts))
+    assert rows[0].argmax() == 0
+    for theirs in encoded_by_others(tmp_path / "m", texts):
+        np.testing.assert_allclose(theirs, rows[[1, 1]], atol=1e-6)
 
 
-def test_equivalent_texts_are_one_to_other_libraries(tmp_path, encoded_by_others):
-    words = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce"]
-    for number, vocabulary in enumerate([words, [*words, "The"]]):
-        folder = tmp_path / str(number)
-        StaticEmbedder(Vocabulary(vocabulary), np.eye(len(vocabulary), dtype=np.float32)).save_pretrained(folder)
-        texts = ["café", "cafe\u0301", "office"]
-        ours = pellucid.load(folder).encode(texts)
-        assert ours.argmax(axis=1).tolist() == [0, 0, 2] and ours.any(axis=1).all()
-        for theirs in encoded_by_others(folder, texts):
-            np.testing.assert_array_equal(theirs, ours)
+@pytest.mark.parametrize("more", [[], ["The"]])
+def test_equivalent_texts_are_one_to_other_libraries(tmp_path, encoded_by_others, more):
+    words, texts = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce", *more], ["café", "cafe\u0301", "office"]
+    made = StaticEmbedder(Vocabulary(words), np.eye(len(words), dtype=np.float32))
+    ours = reopened(made, tmp_path / "m").encode(texts)
+    assert ours.argmax(axis=1).tolist() == [0, 0, 2] and ours.any(axis=1).all()
+    np.testing.assert_array_equal(encoded_by_others(tmp_path / "m", texts), [ours, ours])
 
 
 def test_words_and_scales_survive_saving_twice(tmp_path):
-    made = model(LOWER)
+    made, everything = model(LOWER), np.arange(len(LOWER))  # punctuation and multi-word keys too
     made.save_pretrained(tmp_path / "a", dtype="int8")
-    once = pellucid.load(tmp_path / "a")
-    once.save_pretrained(tmp_path / "b")
-    twice = pellucid.load(tmp_path / "b")
-    np.testing.assert_array_equal(once.vectors, twice.vectors)
-    np.testing.assert_array_equal(once.scales, twice.scales)
-    everything = np.arange(len(LOWER))  # punctuation and multi-word keys too
+    twice = reopened(pellucid.load(tmp_path / "a"), tmp_path / "b")
     np.testing.assert_allclose(twice.word_vectors(everything), made.vectors, atol=np.abs(made.vectors).max() / 250)
-    once.save_pretrained(tmp_path / "c", dtype="float32")
-    np.testing.assert_array_equal(pellucid.load(tmp_path / "c").vectors, once.word_vectors(everything))
+    twice.save_pretrained(tmp_path / "c", dtype="float32")
+    np.testing.assert_array_equal(pellucid.load(tmp_path / "c").vectors, twice.word_vectors(everything))
 
 
 @given(st.lists(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
@@ -165,31 +150,10 @@ def test_int8_is_within_half_a_step_and_zero_rows_stay_zero(rows):
     assert not integers[-1].any() and scales[-1] == 0
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "message"),
-    [
-        (70_000.0, "float16", "float16"),
-        (70_000.0, "float8", r"'float8'.*float32, float16, int8, int4"),
-        *((bad, dtype, "not finite") for bad in (np.nan, np.inf) for dtype in ("float32", "int8")),
-    ],
-)
-def test_values_a_dtype_cannot_hold_are_refused_and_nothing_is_saved(tmp_path, value, dtype, message):
-    with pytest.raises(InputError, match=message):
-        StaticEmbedder(Vocabulary(["a"]), np.array([[value]], np.float32)).save_pretrained(tmp_path / "m", dtype=dtype)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("word", ["two\nlines", "two\rlines", "lone \ud800"])
-def test_a_word_that_is_no_line_is_refused(word, tmp_path):
-    with pytest.raises(InputError, match="word"):
-        StaticEmbedder(Vocabulary(["a", word]), np.ones((2, 2), np.float32)).save_pretrained(tmp_path / "m")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_odd_words_keep_their_lines(tmp_path):
     words = ["[UNK]", "a\u2028b", "a\x85b", "", " ", "\x00", "[[UNK]]"]
-    StaticEmbedder(Vocabulary(words), np.eye(7, dtype=np.float32)).save_pretrained(tmp_path / "m")
-    assert pellucid.load(tmp_path / "m").vocabulary.words == words
+    made = StaticEmbedder(Vocabulary(words), np.eye(7, dtype=np.float32))
+    assert reopened(made, tmp_path / "m").vocabulary.words == words
 
 
 GLOVE = "the 1 2 3\napple 4 -5e-1 6\nat name@domain.com 7 8 9\n"
@@ -246,45 +210,45 @@ def test_a_blank_word_is_left_out_and_no_number_is_taken_for_one(tmp_path, blank
     np.testing.assert_allclose(model.vectors, expected, rtol=1e-6)
 
 
+def written(path, content):
+    path.write_bytes(content)
+    return path
+
+
 def test_a_repeated_word_keeps_its_first_vector_and_is_reported(tmp_path):
-    (tmp_path / "v.txt").write_text("3 1\na 1\nb 2\na 3\n")
     with pytest.warns(UserWarning, match=r"v\.txt: 1 lines repeat.*line 4 \('a'\)"):
-        opened = StaticEmbedder.from_pretrained(tmp_path / "v.txt")
+        opened = StaticEmbedder.from_pretrained(written(tmp_path / "v.txt", b"3 1\na 1\nb 2\na 3\n"))
     assert opened.vocabulary.words == ["a", "b"] and opened.vectors.ravel().tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "line 1"),
-        (b"\n", "line 1"),
-        (b"word\n", "line 1"),
-        (b"0 3\n", "no word vectors"),
-        (b"3 0\n", "line 1"),
-        (b"1 99999999\n", "line 1"),
-        (b"999999999999 2\na 1 2\n", "says 999999999999 words, the file holds 1"),
-        (b"1 2\na 1 2\nb 3 4\n", "says 1 words, the file holds 2"),
-        (b"a 1 2\nb 3\n", "line 2: expected a word and 2 numbers"),
-        (b"a 1 2\nb 3 four\n", "line 2: expected a word and 2 numbers"),
-        (b"a 1 2\nb 3 4 \n\nc 5 6\n", "line 3"),
-        (b"a 1 2\nb nan 4\n", "line 2.*not finite"),
-        (b"a 1 2\nb 3 inf\n", "line 2.*not finite"),
-        (b"a 1 2\nb 3 1e39\n", "line 2.*not finite"),
-        (b"a 1 2\n\xff\xfe 3 4\n", "line 2.*not UTF-8"),
-        (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2: expected a word and 2 numbers"),
-        (b"x" * (5 << 20), "not a text file"),
-    ],
-)
-def test_a_broken_line_is_named_by_file_and_number(tmp_path, content, message):
-    (tmp_path / "v.txt").write_bytes(content)
-    with pytest.raises(ModelFolderError, match=rf"(?s)v\.txt.*{message}"):
-        pellucid.load(tmp_path / "v.txt")
+BROKEN = [
+    (b"", "line 1"),
+    (b"\n", "line 1"),
+    (b"word\n", "line 1"),
+    (b"0 3\n", "no word vectors"),
+    (b"3 0\n", "line 1"),
+    (b"1 99999999\n", "line 1"),
+    (b"999999999999 2\na 1 2\n", "says 999999999999 words, the file holds 1"),
+    (b"1 2\na 1 2\nb 3 4\n", "says 1 words, the file holds 2"),
+    (b"a 1 2\nb 3\n", "line 2: expected a word and 2 numbers"),
+    (b"a 1 2\nb 3 four\n", "line 2: expected a word and 2 numbers"),
+    (b"a 1 2\nb 3 4 \n\nc 5 6\n", "line 3"),
+    (b"a 1 2\nb nan 4\n", "line 2.*not finite"),
+    (b"a 1 2\nb 3 inf\n", "line 2.*not finite"),
+    (b"a 1 2\nb 3 1e39\n", "line 2.*not finite"),
+    (b"a 1 2\n\xff\xfe 3 4\n", "line 2.*not UTF-8"),
+    (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2: expected a word and 2 numbers"),
+    (b"x" * (5 << 20), "not a text file"),
+]
+ARCHIVES = [(".gz", gzip.compress(GLOVE.encode() * 1000)), (".xz", lzma.compress(GLOVE.encode() * 1000))]
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz"])
-def test_a_truncated_or_false_archive_is_named(tmp_path, ending):
-    whole = (gzip if ending == ".gz" else lzma).compress(GLOVE.encode() * 1000)
-    for content in (whole[: len(whole) // 2], b"not compressed"):
-        (tmp_path / f"v{ending}").write_bytes(content)
-        with pytest.raises(ModelFolderError, match="cannot be read after line"):
-            StaticEmbedder.from_pretrained(tmp_path / f"v{ending}")
+@refused(
+    *((lambda tmp_path, content=content: pellucid.load(written(tmp_path / "v.txt", content)),
+       rf"(?s)v\.txt.*{message}", ModelFolderError) for content, message in BROKEN),
+    *((lambda tmp_path, ending=ending, content=content: StaticEmbedder.from_pretrained(
+        written(tmp_path / f"v{ending}", content)), rf"v{ending}.*cannot be read after line", ModelFolderError)
+      for ending, whole in ARCHIVES for content in (whole[: len(whole) // 2], b"not compressed")),
+)  # fmt: skip
+def test_a_broken_line_and_a_damaged_archive_are_named(call, message, error, request):
+    check_refused(request, call, message, error)

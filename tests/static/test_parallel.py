@@ -1,7 +1,5 @@
 """Reading parallel text: what is aligned comes out aligned, and what is not is named by file and line."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 
@@ -9,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError
 from pellucid.static.training.parallel import read_parallel
+from refusals import check_refused, refused
 
 EN_DE = ("en", "de")
 PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]
@@ -28,35 +27,20 @@ def test_two_columns(tmp_path, name, opener, header):
     assert read(tmp_path / name) == PAIRS
 
 
-def test_a_header_may_name_the_columns_the_other_way_round(tmp_path):
-    (tmp_path / "p.tsv").write_text("de\ten\nGeh.\tGo.\nLauf!\tRun!\n")
-    assert read(tmp_path / "p.tsv") == PAIRS
-
-
-def test_a_header_needs_no_region(tmp_path):
-    (tmp_path / "p.tsv").write_text("zh\ten\n去\tgo\n", encoding="utf-8")
-    assert read(tmp_path / "p.tsv", ("en", "zh-Hans")) == [("go", "去")]
-
-
-def test_a_header_of_another_language_is_refused(tmp_path):
-    (tmp_path / "p.tsv").write_text("en\tfr\nGo.\tVa.\n")
-    with pytest.raises(CorpusError, match=r"p\.tsv holds en and fr by its header, not en and de"):
-        read(tmp_path / "p.tsv")
+def written(path, content):
+    path.write_bytes(content)
+    return path
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "languages", "pairs"),
     [
-        ("en\tde\nGo.\tGeh.\nRun! Lauf!\n", r"p\.tsv, line 3: no tab"),
-        ("Go.\tGeh.\tCC-BY\n", r"p\.tsv, line 1: 3 columns"),
-        ("Go.\tGeh.\nRun!\t \n", r"p\.tsv, line 2: a sentence has no translation \('Run!'\)"),
-        ("\tGeh.\n", r"p\.tsv, line 1: a sentence has no translation \('Geh\.'\)"),
+        ("de\ten\nGeh.\tGo.\nLauf!\tRun!\n", EN_DE, PAIRS),
+        ("zh\ten\n去\tgo\n", ("en", "zh-Hans"), [("go", "去")]),
     ],
 )
-def test_a_bad_row_is_named(tmp_path, text, message):
-    (tmp_path / "p.tsv").write_text(text)
-    with pytest.raises(CorpusError, match=message):
-        read(tmp_path / "p.tsv")
+def test_a_header_may_name_the_columns_the_other_way_round_and_needs_no_region(tmp_path, text, languages, pairs):
+    assert read(written(tmp_path / "p.tsv", text.encode()), languages) == pairs
 
 
 @given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n\r\t\0", exclude_categories=["Cs"]))] * 2)))
@@ -68,21 +52,23 @@ def test_only_a_line_end_of_a_text_file_shifts_a_line(tmp_path_factory, pairs):
     assert read(path) == pairs
 
 
-def test_what_cannot_be_read(tmp_path):
-    (tmp_path / "p.tsv").write_bytes(b"Go.\tGeh\xff.\n")
-    (tmp_path / "q.tsv.xz").write_bytes(b"no xz")
-    (tmp_path / "p.txt").write_text("Go.\tGeh.\n")
-    for file, message in [
-        (tmp_path / "p.tsv", r"p\.tsv, line 1 is not UTF-8"),
-        (tmp_path / "q.tsv.xz", "damaged"),
-        (tmp_path / "p.txt", r"p\.txt is not a \.tsv file"),
-        (tmp_path / "none.tsv", r"parallel file not found: .*none\.tsv"),
-    ]:
-        with pytest.raises(CorpusError, match=message):
-            read(file)
-    for wrong in (["a", "b"], ("a", "b"), None):
-        with pytest.raises(InputError, match=r"the path of a \.tsv file"):
-            read(wrong)
+@refused(
+    *((lambda tmp_path, name=name, content=content: read(written(tmp_path / name, content)), message, CorpusError)
+      for name, content, message in [
+        ("p.tsv", b"en\tfr\nGo.\tVa.\n", r"p\.tsv holds en and fr by its header, not en and de"),
+        ("p.tsv", b"en\tde\nGo.\tGeh.\nRun! Lauf!\n", r"p\.tsv, line 3: no tab"),
+        ("p.tsv", b"Go.\tGeh.\tCC-BY\n", r"p\.tsv, line 1: 3 columns"),
+        ("p.tsv", b"Go.\tGeh.\nRun!\t \n", r"p\.tsv, line 2: a sentence has no translation \('Run!'\)"),
+        ("p.tsv", b"\tGeh.\n", r"p\.tsv, line 1: a sentence has no translation \('Geh\.'\)"),
+        ("p.tsv", b"Go.\tGeh\xff.\n", r"p\.tsv, line 1 is not UTF-8"),
+        ("q.tsv.xz", b"no xz", "damaged"),
+        ("p.txt", b"Go.\tGeh.\n", r"p\.txt is not a \.tsv file"),
+    ]),
+    (lambda tmp_path: read(tmp_path / "none.tsv"), r"parallel file not found: .*none\.tsv", CorpusError),
+    *((lambda wrong=wrong: read(wrong), r"the path of a \.tsv file") for wrong in (["a", "b"], ("a", "b"), None)),
+)  # fmt: skip
+def test_what_cannot_be_read(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 def test_real_pairs(shared):

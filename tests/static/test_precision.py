@@ -1,8 +1,7 @@
 """Tables of four bits: what they lose, that they are saved and opened without loss, and what of them is refused."""
 
-from __future__ import annotations
-
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import pellucid
+from families import reopened
 from pellucid.core.fingerprint import fingerprint
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.store import read_tensors, write_tensors
@@ -18,6 +18,7 @@ from pellucid.static import fit_spelling
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack
 from pellucid.text.words import Vocabulary
+from refusals import check_refused, refused
 
 WORDS = ["the", "apple", "token", "nothing", "new▁york", "東京"]
 TEXTS = ["The apple and the token", "new york, 東京!", "unknown", ""]
@@ -86,33 +87,28 @@ def test_the_chosen_scale_loses_less_than_the_plain_way():
 
 def test_what_is_opened_is_what_was_saved_and_is_saved_again_without_loss(saved):
     opened = pellucid.load(saved)
-    assert opened.dtype == "int4" and opened.vectors.dtype == np.int8 and opened.vocabulary.words == WORDS
-    before = made(opened.get_embedding_dimension())
-    numbers, scales = quantize(before.vectors, "int4")
+    assert (opened.dtype, opened.vectors.dtype, opened.vocabulary.words) == ("int4", np.int8, WORDS)
+    numbers, scales = quantize(made(opened.get_embedding_dimension()).vectors, "int4")
     np.testing.assert_array_equal(opened.vectors, numbers)
     np.testing.assert_array_equal(opened.scales, scales)
     assert isinstance(opened.vectors, PackedRows) and opened.vectors.nbytes == len(WORDS) * -(-numbers.shape[1] // 2)
-    assert fingerprint(opened) == fingerprint(
-        StaticEmbedder(opened.vocabulary, numbers, scales, dimensions=opened.dimensions, dtype="int4")
-    )
-    opened.save_pretrained(saved.parent / "again")
-    again = pellucid.load(saved.parent / "again")
+    plain = StaticEmbedder(opened.vocabulary, numbers, scales, dimensions=opened.dimensions, dtype="int4")
+    assert fingerprint(opened) == fingerprint(plain)
+    again = reopened(opened, saved.parent / "again")
     assert again.dtype == "int4" and pickle.loads(pickle.dumps(again)).dtype == "int4"
     for name in ("model.safetensors", "words.txt", "dimensions.tsv"):
         assert (saved / name).read_bytes() == (saved.parent / "again" / name).read_bytes()
 
 
-def test_a_wider_copy_has_the_same_embeddings_and_stays_what_it_is(saved):
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_a_wider_copy_has_the_same_embeddings_and_stays_what_it_is(saved, tmp_path, dtype):
     opened = pellucid.load(saved)
-    for dtype in ("int8", "float32"):
-        opened.save_pretrained(saved.parent / dtype, dtype=dtype)
-        wider = pellucid.load(saved.parent / dtype)
-        np.testing.assert_array_equal(wider.encode(TEXTS), opened.encode(TEXTS))
-        wider.save_pretrained(saved.parent / f"{dtype}-again")
-        assert wider.dtype == pellucid.load(saved.parent / f"{dtype}-again").dtype == dtype
-        wider.save_pretrained(saved.parent / f"{dtype}-back", dtype="int4")
-        back = pellucid.load(saved.parent / f"{dtype}-back")
-        np.testing.assert_allclose(back.encode(TEXTS), opened.encode(TEXTS), atol=1e-6)
+    opened.save_pretrained(tmp_path / "wider", dtype=dtype)
+    wider = pellucid.load(tmp_path / "wider")
+    np.testing.assert_array_equal(wider.encode(TEXTS), opened.encode(TEXTS))
+    assert wider.dtype == reopened(wider, tmp_path / "again").dtype == dtype
+    wider.save_pretrained(tmp_path / "back", dtype="int4")
+    np.testing.assert_allclose(pellucid.load(tmp_path / "back").encode(TEXTS), opened.encode(TEXTS), atol=1e-6)
 
 
 def test_rows_of_int8_share_a_scale_where_each_has_steps_enough(tmp_path):
@@ -133,8 +129,7 @@ def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
     opened = pellucid.load(tmp_path / "m")
     for model in (opened.reweight({"apple": 2.0}), opened.keep(0, 1, 5), fit_spelling(opened)):
         assert model.dtype == "int4" and np.abs(np.asarray(model.vectors)).max() <= 7
-        model.save_pretrained(tmp_path / "copy")
-        np.testing.assert_array_equal(pellucid.load(tmp_path / "copy").encode(TEXTS), model.encode(TEXTS))
+        np.testing.assert_array_equal(reopened(model, tmp_path / "copy").encode(TEXTS), model.encode(TEXTS))
     assert opened.merge(0, 1).dtype == "float32"
 
 
@@ -174,8 +169,8 @@ def test_other_libraries_refuse_four_bits_and_open_the_wider_copy(tmp_path):
     ],
 )
 def test_damaged_tensors_are_refused(tmp_path, changes, metadata, message):
-    made(8).save_pretrained(tmp_path / "m", dtype="int4")
     path = tmp_path / "m" / "model.safetensors"
+    made(8).save_pretrained(path.parent, dtype="int4")
     tensors, said = read_tensors(path)
     kept = {name: np.array(tensor) for name, tensor in {**tensors, **changes}.items() if tensor is not None}
     write_tensors(path, kept, said if metadata is None else metadata)
@@ -183,21 +178,40 @@ def test_damaged_tensors_are_refused(tmp_path, changes, metadata, message):
         pellucid.load(tmp_path / "m")
 
 
+TABLE, SCALES = np.ones((2, 2), np.int8), np.ones(2, np.float32)
+
+
+@refused(
+    (lambda: StaticEmbedder(Vocabulary(["a", "b"]), TABLE.astype(np.float32), dtype="int4"),
+     "a table of float32 cannot be 'int4'"),
+    (lambda: StaticEmbedder(Vocabulary(["a", "b"]), TABLE, SCALES, dtype="float32"), "a table of int8 cannot be"),
+    (lambda: convert(TABLE, SCALES, "int2"), "dtype is 'int2'; known are float32, float16, int8, int4"),
+    *((lambda scale=scale: convert(TABLE, SCALES * np.float32(scale), "int8"), "scales are negative, not finite or bey")
+      for scale in (-1.0, np.nan, np.inf, 1e29)),
+    *((lambda bad=bad: convert(np.array([[1, bad]], np.float32), None, "int4"), "not finite as int4")
+      for bad in (np.nan, np.inf, 3e38)),
+    *((lambda scales=scales: StaticEmbedder(Vocabulary(["a", "b"]), TABLE, scales), "scales") for scales in (
+        SCALES[:1], np.ones(3, np.float32), SCALES[:, None], np.ones(2))),
+)  # fmt: skip
+def test_dtypes_and_scales_that_do_not_fit_are_refused(call, message, error, request):
+    check_refused(request, call, message, error)
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("words", "vectors", "scales", "dtype", "message"),
     [
-        (lambda table, scales: StaticEmbedder(Vocabulary(["a", "b"]), table.astype(np.float32), dtype="int4"),
-         "a table of float32 cannot be 'int4'"),
-        (lambda table, scales: StaticEmbedder(Vocabulary(["a", "b"]), table, scales, dtype="float32"),
-         "a table of int8 cannot be 'float32'"),
-        (lambda table, scales: convert(table, scales, "int2"), "'int2'"),
-        *((lambda _, __, bad=bad: convert(np.array([[1, bad]], np.float32), None, "int4"), "not finite as int4")
-          for bad in (np.nan, np.inf, 3e38)),
+        (["a"], np.float32([[70_000]]), None, "float16", "float16"),
+        (["a"], np.float32([[70_000]]), None, "float8", r"'float8'.*float32, float16, int8, int4"),
+        *((["a"], np.float32([[bad]]), None, dtype, "not finite") for bad in (np.nan, np.inf) for dtype in (
+            "float32", "int8")),
+        *((["a", "b"], TABLE, SCALES * np.float32(scale), None, "scales") for scale in (-1.0, np.nan, np.inf, 1e29)),
+        *((["a", word], SCALES[:, None], None, None, "word") for word in ("two\nlines", "two\rlines", "lone \ud800")),
     ],
 )  # fmt: skip
-def test_dtypes_that_do_not_fit_are_refused(call, message):
+def test_what_no_folder_can_hold_is_refused_and_nothing_is_saved(tmp_path, words, vectors, scales, dtype, message):
     with pytest.raises(InputError, match=message):
-        call(np.ones((2, 2), np.int8), np.ones(2, np.float32))
+        StaticEmbedder(Vocabulary(words), vectors, scales).save_pretrained(tmp_path / "m", dtype=dtype)
+    assert list(tmp_path.iterdir()) == []
 
 
 CHANGES = st.tuples(st.booleans(), st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.0]))
@@ -210,34 +224,19 @@ CHANGES = st.tuples(st.booleans(), st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.
 )
 def test_any_number_of_changes_is_refused_or_opens_with_the_same_vectors(tmp_path_factory, dtype, spells, changes):
     folder = tmp_path_factory.mktemp("models")
-    model = fit_spelling(made(16)) if spells else made(16)
-    model.save_pretrained(folder / "m", dtype=dtype)
-    model = StaticEmbedder.from_pretrained(folder / "m")
+    (fit_spelling(made(16)) if spells else made(16)).save_pretrained(folder / "m", dtype=dtype)
+    model = pellucid.load(folder / "m")
     for is_word, factor in changes:
-        try:
+        with suppress(InputError):
             model = model.reweight({"token": factor}) if is_word else model.scale({3: factor})
-        except InputError:
-            continue
-        model.save_pretrained(folder / "m")
-        opened = StaticEmbedder.from_pretrained(folder / "m")
-        rows, other = model.encode(TEXTS), opened.encode(TEXTS)
-        assert np.abs(rows - other).max() < 1e-6 and np.isfinite(rows).all()
-        model = opened
+        rows, model = model.encode(TEXTS), reopened(model, folder / "m")
+        assert np.abs(rows - model.encode(TEXTS)).max() < 1e-6 and np.isfinite(rows).all()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])
 @pytest.mark.parametrize("size", [1e28, 5e28, 1e30])
 def test_large_vectors_are_refused_or_open(tmp_path, dtype, size):
     model = StaticEmbedder(Vocabulary(WORDS), made(16).vectors / np.abs(made(16).vectors).max() * np.float32(size))
-    try:
+    with suppress(InputError):
         model.save_pretrained(tmp_path / "m", dtype=dtype)
-    except InputError:
-        return
-    assert StaticEmbedder.from_pretrained(tmp_path / "m").encode(TEXTS).any()
-
-
-@pytest.mark.parametrize("scale", [-1.0, np.nan, np.inf, 1e29])
-def test_scales_that_no_folder_may_hold_are_not_saved(tmp_path, scale):
-    scales = np.full(len(WORDS), scale, np.float32)
-    with pytest.raises(InputError, match="scales"):
-        StaticEmbedder(Vocabulary(WORDS), np.ones((len(WORDS), 4), np.int8), scales).save_pretrained(tmp_path / "m")
+    assert not any(tmp_path.iterdir()) or pellucid.load(tmp_path / "m").encode(TEXTS).any()

@@ -1,7 +1,5 @@
 """Copies of rows keep format, header and quoting."""
 
-from __future__ import annotations
-
 import csv
 import warnings
 

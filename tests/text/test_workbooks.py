@@ -1,7 +1,5 @@
 """Tables that we write read back to the same cells, run nothing, and hostile workbooks take bounded time and memory."""
 
-from __future__ import annotations
-
 import csv
 import re
 import time

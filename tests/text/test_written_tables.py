@@ -1,13 +1,10 @@
 """Tables as other programs write them are read back to the same rows, or the message names the line and the way out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
 import warnings
 from contextlib import nullcontext
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -40,7 +37,7 @@ def written(table):
     return [[str(number), *row] for number, row in enumerate(table, 1)]
 
 
-def read(path: Path, **options):
+def read(path, **options):
     """The rows of a file and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -48,7 +45,7 @@ def read(path: Path, **options):
     return [{name: cell or "" for name, cell in row.items()} for row in rows], [str(w.message) for w in caught]
 
 
-def same_or_said(path: Path, expected, **options):
+def same_or_said(path, expected, **options):
     """Read a file: the same rows, or an error or a warning that names a line and an option."""
     try:
         rows, said = read(path, **options)

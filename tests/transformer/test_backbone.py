@@ -1,7 +1,5 @@
 """Backbones: attention proved, the head found, and states that do not depend on padding, for every architecture."""
 
-from __future__ import annotations
-
 import copy
 import json
 import warnings

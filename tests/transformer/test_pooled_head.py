@@ -1,7 +1,5 @@
 """The pooled head must give what the paper's order gives, forward and backward, without ever making all logits."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
