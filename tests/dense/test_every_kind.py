@@ -4,12 +4,14 @@ import json
 import math
 import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import pellucid
 from pellucid.dense.embedder import REASON_KINDS
+from test_form import LongShadow
 from test_words import Shadow, sentences, table
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema.json").read_text("utf-8"))
@@ -31,13 +33,13 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def model(request):
-    """An encoder of a few words with reasons of one kind."""
-    encoder = pellucid.load(Shadow(noise=0.05))
+    """An encoder of a few words with reasons of one kind; of words also one whose vectors say how long a text is."""
+    encoder = pellucid.load((LongShadow if request.param == "form" else Shadow)(noise=0.05))
     encoder.fit_reasons(sentences(300), table=table(), show_progress_bar=False)
-    return encoder.with_reasons(request.param)
+    return encoder if request.param == "form" else encoder.with_reasons(request.param)
 
 
-every_kind = pytest.mark.parametrize("model", [*REASON_KINDS, None], indirect=True, ids=str)
+every_kind = pytest.mark.parametrize("model", [*REASON_KINDS, "form", None], indirect=True, ids=str)
 
 
 def explanations(model):
@@ -96,8 +98,6 @@ def test_reasons_of_every_kind_add_up_and_can_be_read(model):
 
 @every_kind
 def test_the_same_texts_have_the_same_reasons_in_copies_and_threads(model):
-    from concurrent.futures import ThreadPoolExecutor
-
     why = model.explain(QUERY, TEXTS[6])
     with ThreadPoolExecutor(4) as pool:
         for other in pool.map(lambda _: model.with_reasons(model._reasons).explain(QUERY, TEXTS[6]), range(4)):

@@ -1,5 +1,7 @@
 """Directions of a vector that say the form of a text: they are common, and no word is credited with them."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,9 +10,8 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.vectors import form_directions, text_form
-from pellucid.errors import ModelFolderError
 from pellucid.explain.rows import SHARED, WORD_PAIR
-from tests.dense.test_words import NAMES, WORDS, Shadow, sentences, table
+from test_words import NAMES, Shadow, sentences, table
 
 DIRECTION = np.eye(24)[3]
 
@@ -42,10 +43,8 @@ def test_the_direction_of_length_is_found_and_no_other():
     texts = sentences()
     plain, long = (shadow(texts) for shadow in (Shadow(noise=0.05), LongShadow(noise=0.05)))
     assert len(form_directions(texts, plain - plain.mean(axis=0), held_out(len(texts)))) == 0
-    directions = form_directions(texts, long - long.mean(axis=0), held_out(len(texts)))
-    assert directions.shape == (1, 24)
-    assert abs(directions[0] @ DIRECTION) > 0.9
-    np.testing.assert_allclose(directions @ directions.T, np.eye(1), atol=1e-12)
+    (direction,) = form_directions(texts, long - long.mean(axis=0), held_out(len(texts)))
+    assert abs(direction @ DIRECTION) > 0.9 and direction @ direction == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [200, 600])
@@ -67,32 +66,17 @@ def test_words_of_other_texts_are_not_credited_with_the_length(long_shadow):
     """Long texts of other words than those of the vectors: what they share is that they are long."""
     rng = np.random.default_rng(5)
     texts = [" ".join(rng.permutation(NAMES)[:12]) for _ in range(60)]
-    vectors = long_shadow.encode(texts)
-    credit = shared = score = 0.0
-    for number in range(0, 60, 2):
-        words = texts[(number + 20) % 60], texts[(number + 31) % 60]
-        why = long_shadow.explain_vectors(words[0], vectors[number], words[1], vectors[number + 1])
-        credit += sum(row.contribution for row in why.rows if row.kind == WORD_PAIR)
-        shared += sum(row.contribution for row in why.rows if row.kind == SHARED)
-        score += why.score
-    assert shared > 0.9 * score
-    assert abs(credit) < 0.03 * score
+    vectors, sums = long_shadow.encode(texts), Counter()
+    for n in range(0, 60, 2):
+        words = texts[(n + 20) % 60], texts[(n + 31) % 60]
+        why = long_shadow.explain_vectors(words[0], vectors[n], words[1], vectors[n + 1])
+        for row in why.rows:
+            sums[row.kind] += row.contribution
+    score = sums.total()  # the rows of a pair add up to its score
+    assert sums[SHARED] > 0.9 * score and abs(sums[WORD_PAIR]) < 0.03 * score
 
 
-@given(WORDS, WORDS)
-def test_rows_add_up_with_a_form(long_shadow, one, other):
-    for why in (long_shadow.explain(one, other), long_shadow.explain(one)):
-        assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
-
-
-def test_a_form_is_saved_and_one_that_cannot_be_is_refused(long_shadow, tmp_path):
-    reasons = long_shadow.reasons
-    reasons.save_pretrained(tmp_path / "reasons")
+def test_a_form_is_saved(long_shadow, tmp_path):
+    long_shadow.reasons.save_pretrained(tmp_path / "reasons")
     again = EncoderEmbedder(LongShadow(noise=0.05), tmp_path / "reasons")
     assert again.explain("ba be", "bo") == long_shadow.explain("ba be", "bo")
-    for number, form in enumerate([np.ones((1, 25)), np.ones(24), np.full((1, 24), np.nan), np.full((1, 24), 1e300)]):
-        broken = type(reasons)(reasons.table, reasons.arrays, reasons.fit, reasons.fingerprint)
-        broken.arrays = {**broken.arrays, "form": form}
-        broken.save_pretrained(tmp_path / str(number))
-        with pytest.raises(ModelFolderError, match=r"have \(|NaN"):
-            EncoderEmbedder(LongShadow(noise=0.05), tmp_path / str(number)).explain("ba")

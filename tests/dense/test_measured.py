@@ -22,9 +22,9 @@ from pellucid.core.removal import (
 )
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.measured import MeasuredReasons
-from pellucid.errors import InputError
 from pellucid.explain.rows import SHARED, WORD, WORD_PAIR
 from pellucid.text.words import split_words
+from refusals import check_refused, refused
 
 D = 12
 
@@ -207,14 +207,6 @@ def test_a_text_without_words_keeps_the_others(text, random):
     assert len(left) <= len(text)
 
 
-def test_a_vector_of_another_model_is_refused():
-    model = measured()
-    right, wrong = model.encode(["dog bites", "man"])
-    model.explain_vectors("dog bites", right * 3, "man", wrong)
-    with pytest.raises(InputError, match="another model, prompt or role"):
-        model.explain_vectors("dog bites", wrong, "man", wrong)
-
-
 GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2, max_size=9)
 
 
@@ -247,21 +239,30 @@ def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values, share)
         assert score(" ".join(word for word in words if word not in others)) >= below
 
 
+def locked(text):
+    """Score a text: without "key" it falls, unless "lock" is gone too; "extra" adds most by itself."""
+    return 1.0 * ("extra" in text) + 0.9 * (("key" in text) or ("lock" not in text)) + 0.01 * len(text.split())
+
+
 def test_one_word_is_found_although_another_has_the_larger_value():
-    """Without "key" the score falls, unless "lock" is gone too; "extra" adds most by itself."""
-
-    def score(text):
-        return 1.0 * ("extra" in text) + 0.9 * (("key" in text) or ("lock" not in text)) + 0.01 * len(text.split())
-
-    found = fewest_removals(passage("key lock extra other words of a text here", score), 1.06)
+    found = fewest_removals(passage("key lock extra other words of a text here", locked), 1.06)
     assert [part.text for part in found.removed] == ["extra"] and found.is_fewest
-    for text, below, message in (
-        ("key lock extra", -5, "no removal brings the score below -5"),
-        ("key lock extra", 7, "below 7 already"),
-        ("key", 0.5, "fewer than two words"),
-    ):
-        with pytest.raises(InputError, match=message):
-            fewest_removals(passage(text, score), below)
+
+
+def of_another(model):
+    right, wrong = model.encode(["dog bites", "man"])
+    model.explain_vectors("dog bites", right * 3, "man", wrong)
+    model.explain_vectors("dog bites", wrong, "man", wrong)
+
+
+@refused(
+    (lambda: fewest_removals(passage("key lock extra", locked), -5), "no removal brings the score below -5"),
+    (lambda: fewest_removals(passage("key lock extra", locked), 7), "below 7 already"),
+    (lambda: fewest_removals(passage("key", locked), 0.5), "fewer than two words"),
+    (lambda: of_another(measured()), "another model, prompt or role"),
+)
+def test_what_cannot_be_measured_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 def test_the_similarity_of_a_pair_is_brought_below_a_threshold():

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 import pellucid
+from families import reopened
 from pellucid import loading
 from pellucid.core.fingerprint import fingerprint, same_model
 from pellucid.dense.embedder import PELLUCID, EncoderEmbedder, opened_with
 from pellucid.dense.onnx import OnnxEncoder, onnx_file
 from pellucid.dense.words import WordReasons
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import ModelFolderError
 from pellucid.persistence.folder import bundled_models
 from pellucid.persistence.store import read_json, write_json
+from refusals import check_refused, refused
 from tiny_models import word_piece
 
 onnx = pytest.importorskip("onnx")
@@ -107,72 +109,68 @@ def test_saved_and_opened_and_copied_it_is_the_same(folder, tmp_path):
     for other in (pellucid.load(tmp_path / "saved"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.encode(TEXTS), model.encode(TEXTS))
         assert same_model(fingerprint(other), fingerprint(model))
-    (folder / "reasons").mkdir()
-    write_json(folder / "reasons" / "config.json", {})
-    with pytest.raises(ModelFolderError, match="reasons"):  # those fitted to this encoder, not others
-        _ = pellucid.load(folder, backend="onnx").reasons
     parts = pellucid.EnsembleEmbedder({"first": model, "second": pellucid.load("static-en")})
-    parts.save_pretrained(tmp_path / "ensemble")
-    np.testing.assert_allclose(pellucid.load(tmp_path / "ensemble").encode(TEXTS), parts.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(reopened(parts, tmp_path / "e").encode(TEXTS), parts.encode(TEXTS), atol=1e-6)
+    (folder / "reasons").mkdir()
+    with pytest.raises(ModelFolderError, match="reasons"):  # those fitted to this encoder, not others
+        _ = opened_after(folder, "reasons/config.json", {}).reasons
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("modules.json", [{"type": "evil.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}], "Dense"),
-        ("modules.json", {"type": 3}, "not a list of modules"),
-        ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
-        ("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
-        ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt"),
-        ("sentence_bert_config.json", {"max_seq_length": 1e9}, "maximum length"),
-        ("tokenizer_config.json", {"pad_token": "nothing"}, "pad_token"),
-        ("config_sentence_transformers.json", [], "no JSON object"),
-        ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "prompts must be"),
-        ("tokenizer.json", {"model": {"type": "evil"}}, "evil"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_by_name(folder, name, content, message):
-    write_json(folder / name, content)
-    with pytest.raises(ModelFolderError, match=message):
-        pellucid.load(folder, backend="onnx")
+UNREADABLE = [
+    ("modules.json", [{"type": "evil.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}], "Dense"),
+    ("modules.json", {"type": 3}, "not a list of modules"),
+    ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
+    ("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
+    ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt"),
+    ("sentence_bert_config.json", {"max_seq_length": 1e9}, "maximum length"),
+    ("tokenizer_config.json", {"pad_token": "nothing"}, "pad_token"),
+    ("config_sentence_transformers.json", [], "no JSON object"),
+    ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "prompts must be"),
+    ("tokenizer.json", {"model": {"type": "evil"}}, "evil"),
+]
+
+
+def opened_after(folder, name, content):
+    """Open a folder with another file: JSON, or the bytes of a graph."""
+    path = folder / name
+    path.write_bytes(content) if isinstance(content, bytes) else write_json(path, content)
+    return pellucid.load(folder, backend="onnx")
+
+
+def without_numbers(folder):
+    """Return the graph with NaN for the vectors of tokens."""
+    rows = graph(folder / "onnx/model.onnx", 82)
+    return (folder / "onnx/model.onnx").read_bytes().replace(rows.tobytes(), b"\xff" * rows.nbytes)
+
+
+@refused(
+    *((lambda folder, name=name, content=content: opened_after(folder, name, content), message, ModelFolderError)
+      for name, content, message in UNREADABLE),
+    (lambda folder: opened_after(folder, "onnx/model.onnx", b"none"), r"cannot run .*model\.onnx", ModelFolderError),
+    (lambda folder: opened_after(folder, "onnx/model.onnx", without_numbers(folder)), "NaN", ModelFolderError),
+    (lambda folder: pellucid.load(folder, backend="jax"), "torch or onnx"),
+    (lambda tmp_path: onnx_file(tmp_path), r"looked for .*encoder\.onnx", ModelFolderError),
+    # the tokens of "a text" are below 82, and "##y" is 83
+    (lambda folder: graph(folder / "onnx/model.onnx", 82) is pellucid.load(folder, backend="onnx").encode("ty"),
+     "out of data bounds", ModelFolderError),
+)  # fmt: skip
+def test_what_cannot_be_read_or_run_is_refused_by_name(call, message, error, request):
+    check_refused(request, call, message, error)
+
+
+# the field's number and length as they are written, and longer: all are the same field
+SPELLED = [b"\n\x08", b"\n\x88\x00", b"\x8a\x80\x00\x88\x80\x00", b"\x8a\x80\x80\x80\x10\x08"]
 
 
 @pytest.mark.parametrize("place", ["secret.bin", "../secret.bin", "/etc/hostname"])
-def test_weights_in_another_file_are_refused(folder, place, monkeypatch):
-    file = folder / "onnx" / "model.onnx"
-    made = onnx.load(file)
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_weights_in_another_file_are_refused(folder, place, spelled):
+    made = onnx.load(folder / "onnx/model.onnx")
     made.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
     made.graph.initializer[0].external_data.add(key="location", value=place)
-    content = made.SerializeToString()
-    for spelled in (
-        b"\n\x08location",
-        b"\n\x88\x00location",
-        b"\x8a\x80\x00\x88\x80\x00location",
-        b"\x8a\x80\x80\x80\x10\x08location",
-    ):  # all are the same field
-        file.write_bytes(content.replace(b"\n\x08location", spelled))
-        with pytest.raises(ModelFolderError, match="another file"):
-            pellucid.load(folder, backend="onnx")
-
-
-def test_files_that_cannot_be_run_are_refused(folder):
-    with pytest.raises(InputError, match="torch or onnx"):
-        pellucid.load(folder, backend="jax")
-    (folder / "onnx" / "model.onnx").write_bytes(b"no graph")
-    with pytest.raises(ModelFolderError, match=r"cannot run .*model\.onnx"):
-        pellucid.load(folder, backend="onnx")
-    (folder / "onnx" / "model.onnx").unlink()
-    with pytest.raises(ModelFolderError, match=r"looked for .*encoder\.onnx"):
-        onnx_file(folder)
-
-
-def test_what_the_file_cannot_compute_is_no_vector(folder):
-    rows = graph(file := folder / "onnx" / "model.onnx", 82)  # the tokens of "a text" are below, and "##y" is 83
-    with pytest.raises(ModelFolderError, match="out of data bounds"):
-        pellucid.load(folder, backend="onnx").encode("ty")
-    file.write_bytes(file.read_bytes().replace(rows.tobytes(), b"\xff" * rows.nbytes))
-    with pytest.raises(ModelFolderError, match="NaN"):
-        pellucid.load(folder, backend="onnx")
+    content = made.SerializeToString().replace(SPELLED[0] + b"location", spelled + b"location")
+    with pytest.raises(ModelFolderError, match="another file"):
+        opened_after(folder, "onnx/model.onnx", content)
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,19 @@
 
 import collections
 import sys
-import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import pellucid
 from pellucid import EnsembleEmbedder, Index
+from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.dense.tokenized import TokenizedText, read_texts, text_units, word_units, words_outside
 from pellucid.dense.words import WordReasons
 from pellucid.errors import InputError
@@ -19,6 +22,7 @@ from pellucid.explain.rows import EMBEDDING, REMAINDER, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import normalize
 from pellucid.text.words import Vocabulary
+from tiny_models import tiny_transformer
 
 READ = "the cat sat on a mat bank loan river".split()
 UNREAD = ["\u202e", "\u0b2d\u0b32", "\ua66e\ua66e", "\U0001f99c", "zzz"]  # dropped, or of signs that no piece has
@@ -58,8 +62,6 @@ def fitted(function):
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory):
-    from tiny_models import tiny_transformer
-
     return tiny_transformer(tmp_path_factory.mktemp("tiny") / "bert", normalize=True)
 
 
@@ -114,8 +116,6 @@ def test_of_a_word_in_a_script_without_spaces_the_part_that_is_read_counts():
 def test_a_token_that_is_a_blank_reads_no_word():
     """SentencePiece writes an unknown sign as a blank and the unknown token, both standing where the sign does."""
     transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     pieces = [("<unk>", 0.0), ("\u2581", -2.0), *((f"\u2581{word}", -1.0) for word in READ), ("a", -3.0)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=False))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -131,8 +131,6 @@ def test_a_token_that_is_a_blank_reads_no_word():
 
 
 def test_an_explanation_encodes_each_text_once():
-    from pellucid.anchors.embedder import AnchorEmbedder
-
     function = Counting()
     model = fitted(function)
     anchors = AnchorEmbedder(function, DOCUMENTS[:3])
@@ -147,8 +145,6 @@ def test_an_explanation_encodes_each_text_once():
 @pytest.mark.parametrize("kind", ["encoder", "ensemble", "sparse ensemble", "nested ensemble", "anchors"])
 def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path, kind):
     pytest.importorskip("Stemmer")
-    from pellucid.anchors.embedder import AnchorEmbedder
-
     function = Counting()
     model = fitted(function)
     plain = EnsembleEmbedder({"words": function.table, "dense": model}, [1, 3])
@@ -243,8 +239,6 @@ def test_a_function_is_called_for_reasons_only_where_that_is_allowed(tmp_path, m
 
 
 def test_reasons_of_a_long_text_take_memory_by_its_words():
-    import tracemalloc
-
     chance = np.random.default_rng(0)
     vocabulary = [f"w{number}" for number in range(8_000)]
     table = StaticEmbedder(Vocabulary(vocabulary), chance.normal(size=(8_000, 8)).astype(np.float32))
@@ -264,41 +258,34 @@ def test_reasons_of_a_long_text_take_memory_by_its_words():
         model.explain(text, " ".join(vocabulary[:100]))
 
 
-def test_threads_use_an_encoder_at_once(transformer, monkeypatch):
+@pytest.fixture
+def busy():
+    """Threads take turns a hundred thousand times a second."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("busy")
+def test_threads_use_an_encoder_at_once(transformer):
     """Long work, short work and readings of the tokenizer disturb none of the others, and give the same vectors."""
-    model = pellucid.load(transformer)
-    chance = np.random.default_rng(0)
+    model, chance = pellucid.load(transformer), np.random.default_rng(0)
     texts = [" ".join(chance.choice(READ, chance.integers(1, 200))) for _ in range(280)]
     expected = model.encode(texts)
     np.testing.assert_array_equal(expected, transformer.encode(texts, show_progress_bar=False))  # bit for bit
-    problems = []
 
-    def guarded(work):
-        try:
-            work()
-        except BaseException as error:
-            problems.append(error)
-
-    def encode():
-        for _ in range(2):
-            np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
+    def encode(count):
+        np.testing.assert_allclose(model.encode(texts[:count]), expected[:count], atol=1e-5)
 
     def read():
         for number in range(60):
             model.coverage(texts[number])
-            np.testing.assert_allclose(model.encode(texts[:2]), expected[:2], atol=1e-5)
+            encode(2)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=guarded, args=(work,)) for work in (encode, encode, read, read)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert problems == []
+    with ThreadPoolExecutor(4) as pool:
+        for done in [*(pool.submit(encode, 280) for _ in range(4)), *(pool.submit(read) for _ in range(2))]:
+            done.result()
 
 
 @given(st.text("ab .\n\t\u00a0\x1c\u3000日é", max_size=30), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6))))

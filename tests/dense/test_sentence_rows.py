@@ -41,14 +41,11 @@ SENTENCES = st.lists(st.sampled_from(["Red roses.", "Homes are dear!", "Why loan
 @settings(deadline=None)
 def test_sentences_and_context_add_up(text1, text2):
     why = by_sentences().explain(text1, text2)
-    assert why.exact and sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
-    assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
-    assert {row.kind for row in why.rows} <= {SENTENCE, SHARED, CONTEXT}
-    sentences = set(sentence_spans(text2))
-    named = {span for row in why.rows for span in row.spans2}
-    assert named <= sentences
-    if len({text2[slice(*span)] for span in sentences}) > 1:
-        assert named == sentences
+    for lines in (why.rows, why.groups()):
+        assert sum(line.contribution for line in lines) == pytest.approx(why.score, abs=1e-6)
+    assert why.exact and {row.kind for row in why.rows} <= {SENTENCE, SHARED, CONTEXT}
+    sentences, named = set(sentence_spans(text2)), {span for row in why.rows for span in row.spans2}
+    assert named == sentences or (named < sentences and len({text2[slice(*span)] for span in sentences}) == 1)
 
 
 def test_the_order_is_that_of_the_sentences_alone():

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import lzma
 import pickle
 import warnings
 
@@ -15,11 +16,13 @@ import pellucid
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import open_texts, words_for
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary, split_words
+from refusals import check_refused, refused
+from tiny_models import tiny_transformer
 
 NAMES = [f"{first}{second}" for first, second in itertools.product("bcdfglmnrst", "aeiou")]  # 55 words: "ba", "be" ...
 WORDS = st.lists(st.sampled_from([*NAMES, "Unbekannt", "ba!", "é"]), min_size=0, max_size=12).map(" ".join)
@@ -145,8 +148,7 @@ def test_an_encoder_that_is_words_is_explained_by_its_words():
         true = [counts[0](a) * counts[1](b) * float(vectors[a] @ vectors[b]) for _, (a, b) in pairs]
         agreements.append(np.corrcoef([value for value, _ in pairs], true)[0, 1])
         contexts.append(next(row.contribution for row in found.rows if row.kind == CONTEXT))
-    assert np.mean(np.abs(contexts)) < 0.1
-    assert np.mean(agreements) > 0.95 and np.min(agreements) > 0.8
+    assert np.mean(np.abs(contexts)) < 0.1 and np.mean(agreements) > 0.95 and np.min(agreements) > 0.8
 
 
 def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow):
@@ -158,9 +160,6 @@ def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow):
     own = shadow.explain(query, text, role1="query", role2="document")
     assert found.score == pytest.approx(own.score, abs=1e-6)
     np.testing.assert_allclose(found.contributions, own.contributions, atol=1e-6)
-    for wrong, message in ((first[:5], r"shapes \(5,\) and \(24,\)"), (np.full(24, np.nan), "NaN"), ("text", "shapes")):
-        with pytest.raises(InputError, match=message):
-            shadow.explain_vectors(query, wrong, text, second)
 
 
 def test_reasons_change_no_vector(shadow):
@@ -187,20 +186,6 @@ def test_saved_reasons_are_opened_for_their_encoder_alone(shadow, tmp_path):
         path.write_bytes(content)
 
 
-def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow, tmp_path):
-    wide = {name: np.ones((len(array), 25)[-array.ndim :]) for name, array in shadow.reasons.arrays.items()}
-    huge = np.full(shadow.reasons.arrays["map"].shape, 1e300)
-    wrong = [
-        {"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"map": np.ones(3)}, {"map": huge},
-    ]  # fmt: skip
-    for number, arrays in enumerate([*wrong, wide]):
-        broken = copy.copy(shadow.reasons)
-        broken.arrays = {**shadow.reasons.arrays, **arrays}
-        broken.save_pretrained(tmp_path / str(number))
-        with pytest.raises(ModelFolderError, match=r"have \(|NaN"):
-            EncoderEmbedder(Shadow(noise=0.05), tmp_path / str(number)).explain("ba")
-
-
 @pytest.mark.parametrize("field", ["full_fit", "explained", "texts", "table", "way", "more"])
 @pytest.mark.parametrize("value", ["1", None, [1], {}, True, 10**400, 1e300, float("nan"), float("-inf"), -1, 0.0])
 def test_a_fit_that_was_none_is_refused(shadow, tmp_path, field, value):
@@ -220,36 +205,58 @@ def test_a_fit_that_was_none_is_refused(shadow, tmp_path, field, value):
 
 def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path):
     pytest.importorskip("sentence_transformers")
-    from tiny_models import tiny_transformer
-
     model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False))
     model.fit_reasons(sentences(300), table=table())
     model.save_pretrained(tmp_path / "saved")
-    again = pellucid.load(tmp_path / "saved")
-    assert again.explain("ba be", "bo") == model.explain("ba be", "bo")
-    again.with_reasons("words").save_pretrained(tmp_path / "once more")  # before they were used
-    assert pellucid.load(tmp_path / "once more").explain("ba be", "bo") == model.explain("ba be", "bo")
+    pellucid.load(tmp_path / "saved").with_reasons("words").save_pretrained(tmp_path / "again")  # before they were used
+    for folder in ("saved", "again"):
+        assert pellucid.load(tmp_path / folder).explain("ba be", "bo") == model.explain("ba be", "bo")
     pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False)).save_pretrained(
         tmp_path / "saved"
     )  # which has none of its own
     assert not (tmp_path / "saved" / "reasons").exists()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda model: model.fit_reasons(sentences(12)), "12 texts are too few"),
-        (lambda model: model.fit_reasons(sentences(300), np.ones((299, 24))), "300 texts"),
-        (lambda model: model.fit_reasons(sentences(300), np.full((300, 24), np.nan)), "NaN"),
-        (lambda model: model.fit_reasons(sentences(300), table="static-en"), "static model"),
-        (lambda _: pellucid.load(lambda texts: np.random.default_rng().normal(size=(len(texts), 8))).fit_reasons(
-            sentences(300)), "not deterministic"),
-        (lambda model: model.with_reasons("letters"), "must be words, sentences, measured, or None"),
-    ],
+def explained(shadow, folder, arrays):
+    """Explain by reasons with other arrays, which are saved and opened."""
+    broken = copy.copy(shadow.reasons)
+    broken.arrays = {**shadow.reasons.arrays, **arrays}
+    broken.save_pretrained(folder)
+    return EncoderEmbedder(Shadow(noise=0.05), folder).explain("ba")
+
+
+WIDE = {"common": np.ones(25), "map": np.ones((16, 25)), "form": np.ones((0, 25))}
+NO_REASONS = [
+    WIDE, {"map": np.ones((3, 24))}, {"map": np.ones(3)}, {"map": np.full((16, 24), 1e300)},
+    {"common": np.full(24, np.nan)}, {"form": np.ones((1, 25))}, {"form": np.ones(24)},
+    {"form": np.full((1, 24), np.nan)}, {"form": np.full((1, 24), 1e300)},
+]  # fmt: skip
+NO_VECTORS = [(np.ones(5), r"shapes \(5,\) and \(24,\)"), (np.full(24, np.nan), "NaN"), ("text", "shapes")]
+
+
+@pytest.fixture
+def unfitted():
+    return pellucid.load(Shadow())
+
+
+def of_chance(texts):
+    return np.random.default_rng().normal(size=(len(texts), 8))
+
+
+@refused(
+    (lambda unfitted: unfitted.fit_reasons(sentences(12)), "12 texts are too few"),
+    (lambda unfitted: unfitted.fit_reasons(sentences(300), np.ones((299, 24))), "300 texts"),
+    (lambda unfitted: unfitted.fit_reasons(sentences(300), np.full((300, 24), np.nan)), "NaN"),
+    (lambda unfitted: unfitted.fit_reasons(sentences(300), table="static-en"), "static model"),
+    (lambda: pellucid.load(of_chance).fit_reasons(sentences(300)), "not deterministic"),
+    (lambda unfitted: unfitted.with_reasons("letters"), "must be words, sentences, measured, or None"),
+    *((lambda shadow, wrong=wrong: shadow.explain_vectors("ba", wrong, "bo", np.ones(24)), message)
+      for wrong, message in NO_VECTORS),
+    *((lambda shadow, tmp_path, arrays=arrays: explained(shadow, tmp_path, arrays), r"have \(|NaN", ModelFolderError)
+      for arrays in NO_REASONS),
 )  # fmt: skip
-def test_what_cannot_be_fitted_is_refused(call, message):
-    with pytest.raises(InputError, match=message):
-        call(pellucid.load(Shadow()))
+def test_what_cannot_be_fitted_or_explained_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 @pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
@@ -289,8 +296,6 @@ def test_an_encoder_of_several_languages_is_fitted_on_several():
     assert name == "static-en"
     assert all(text.isascii() or "ä" not in text for text in strangers[:5])
     pairs = {}
-    import lzma
-
     with lzma.open(word_reasons._BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
         for number, line in enumerate(file.read().splitlines()):
             text, translation = line.split("\t")

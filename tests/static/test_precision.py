@@ -201,6 +201,7 @@ def test_dtypes_and_scales_that_do_not_fit_are_refused(call, message, error, req
     ("words", "vectors", "scales", "dtype", "message"),
     [
         (["a"], np.float32([[70_000]]), None, "float16", "float16"),
+        (["a"], np.float32([[1e31]]), None, "float32", "not finite as float32, or beyond 1e\\+30"),
         (["a"], np.float32([[70_000]]), None, "float8", r"'float8'.*float32, float16, int8, int4"),
         *((["a"], np.float32([[bad]]), None, dtype, "not finite") for bad in (np.nan, np.inf) for dtype in (
             "float32", "int8")),
