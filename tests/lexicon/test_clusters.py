@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordLevel
 
+from pellucid import cluster_vocabulary
 from pellucid.core.dimensions import read_dimensions, write_dimensions
-from pellucid.errors import InputError
-from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.transformer.tokenwords import Rank, readable, vocabulary_of
+from refusals import check_refused, refused
 
 _RNG = np.random.default_rng(0)
 
@@ -37,20 +38,16 @@ def _tokenizer(tokens, special=()):
     return tokenizer
 
 
-def _cluster_of(clusters, tokens, token):
-    return int(clusters.assignment[tokens.index(token)])
-
-
 def test_groups_names_and_words():
     clusters = _bert()
-    home = _cluster_of(clusters, _BERT, "review")
+    home = clusters.assignment[_BERT.index("review")]
     assert [token for token, c in zip(_BERT, clusters.assignment) if c == home] == ["review", "##view", "reviews"]
     assert set(clusters.words[home][:2]) == {"review", "reviews"} and clusters.words[home][2] == "…view"
     assert set(clusters.names[home].split(", ")) == {"review", "reviews"}  # never the shard
-    places = _cluster_of(clusters, _BERT, "rome")
+    places = clusters.assignment[_BERT.index("rome")]
     assert set(clusters.names[places].split(", ")) == {"paris", "rome"}  # words before numbers
     assert clusters.words[places][2] == "1995"
-    assert clusters.names[_cluster_of(clusters, _BERT, "##bed")] == "…bed"  # where there is nothing else
+    assert clusters.names[clusters.assignment[_BERT.index("##bed")]] == "…bed"  # where there is nothing else
     assert clusters.assignment[:2].tolist() == [-1, -1]  # [PAD], [unused1]
     assert sorted(np.bincount(clusters.assignment[2:]).tolist()) == [1, 2, 3, 3]
     assert clusters.dimensions.names == clusters.names and clusters.dimensions[home].about == clusters.words[home]
@@ -180,14 +177,8 @@ def test_the_vocabulary_of_a_tokenizer():
     tokenizer.add_special_tokens(["<s>"])
     tokenizer.add_tokens([AddedToken("new word")])
     assert vocabulary_of(tokenizer) == (["a", "b", "<s>", "new word"], {2})
-    with pytest.raises(InputError, match="a tokenizer of transformers or tokenizers is needed"):
-        vocabulary_of(3)
-
-
-def test_the_vocabulary_of_a_transformers_tokenizer():
-    from transformers import PreTrainedTokenizerFast
-
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(["<unk>", "dog", "</s>"]), eos_token="</s>")
+    fast = pytest.importorskip("transformers").PreTrainedTokenizerFast
+    wrapped = fast(tokenizer_object=_tokenizer(["<unk>", "dog", "</s>"]), eos_token="</s>")
     assert vocabulary_of(wrapped) == (["<unk>", "dog", "</s>"], {2})
 
 
@@ -200,26 +191,23 @@ def _ones(rows):
     return np.ones((rows, 2), np.float32)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        *((lambda k=k: _bert(k), "k is ") for k in (0, -1, 2.5, True, "4")),
-        (lambda: _bert(10), "10 clusters cannot be made of 9 different tokens"),
-        (lambda: cluster_vocabulary(_ones(5), list("abcde"), 2), "2 clusters cannot be made of 1 different"),
-        (lambda: cluster_vocabulary(_ones(19), _TWENTY, 2), r"19 rows and the tokenizer 20 tokens.*resize"),
-        (lambda: cluster_vocabulary(_ones(4117), _TWENTY, 2), "4,117 rows and the tokenizer 20 tokens"),
-        (lambda: cluster_vocabulary(np.ones(3, np.float32), list("abc"), 1), "shape"),
-        (
-            lambda: cluster_vocabulary(np.array([[1, 1], [1, np.nan], [1, 1]], np.float32), list("abc"), 1),
-            "1 rows hold NaN or infinity, the first is row 1",
-        ),
-        (lambda: replace(_bert(), names=["a", "b", "c"]), "3 names and 4 lists"),
-        (lambda: replace(_bert(), assignment=_bert().assignment + 1), "clusters -1 to 3"),
-    ],
-)
-def test_what_makes_no_clusters_is_refused(make, message):
-    with pytest.raises(InputError, match=message):
-        make()
+@refused(
+    *((lambda k=k: _bert(k), "k is ") for k in (0, -1, 2.5, True, "4")),
+    (lambda: _bert(10), "10 clusters cannot be made of 9 different tokens"),
+    (lambda: cluster_vocabulary(_ones(5), list("abcde"), 2), "2 clusters cannot be made of 1 different"),
+    (lambda: cluster_vocabulary(_ones(19), _TWENTY, 2), r"19 rows and the tokenizer 20 tokens.*resize"),
+    (lambda: cluster_vocabulary(_ones(4117), _TWENTY, 2), "4,117 rows and the tokenizer 20 tokens"),
+    (lambda: cluster_vocabulary(np.ones(3, np.float32), list("abc"), 1), "shape"),
+    (
+        lambda: cluster_vocabulary(np.array([[1, 1], [1, np.nan], [1, 1]], np.float32), list("abc"), 1),
+        "1 rows hold NaN or infinity, the first is row 1",
+    ),
+    (lambda: replace(_bert(), names=["a", "b", "c"]), "3 names and 4 lists"),
+    (lambda: replace(_bert(), assignment=_bert().assignment + 1), "clusters -1 to 3"),
+    (lambda: vocabulary_of(3), "a tokenizer of transformers or tokenizers is needed"),
+)  # fmt: skip
+def test_what_makes_no_clusters_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 def test_spare_rows_have_no_cluster_and_tensors_are_taken():
@@ -238,8 +226,6 @@ def test_a_real_vocabulary_has_readable_names(shared):
     folder = shared / "data" / "lm" / "gpt-neo-3m-stories"
     if not folder.is_dir():
         pytest.skip("the small language model is not there")
-    from safetensors.numpy import load_file
-
     rows = load_file(folder / "model.safetensors")["transformer.wte.weight"].astype(np.float32)
     clusters = cluster_vocabulary(rows, Tokenizer.from_file(str(folder / "tokenizer.json")), 1000, iterations=5)
     sizes = np.bincount(clusters.assignment[clusters.assignment >= 0], minlength=1000)

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from families import reopened
+from refusals import check_refused, refused
 from tiny_models import sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
@@ -15,10 +17,9 @@ pytest.importorskip("sentence_transformers")
 pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
+from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
-from pellucid.lexicon import LexiconSettings  # noqa: E402
-from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
-from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings  # noqa: E402
 from pellucid.lexicon.trainer import (  # noqa: E402
     CandidateLoss,
     Collator,
@@ -29,11 +30,12 @@ from pellucid.lexicon.trainer import (  # noqa: E402
     candidate_loss,
     excluded,
 )
-from pellucid.lexicon.training import TrainingSettings, adapted_model, train_lexicon  # noqa: E402
-from pellucid.lexicon.training_data import TextSet, TrainingRow, TrainingSet  # noqa: E402
+from pellucid.lexicon.training import adapted_model  # noqa: E402
+from pellucid.lexicon.training_data import TextSet, TrainingRow  # noqa: E402
 from pellucid.persistence.checkpoints import WorkFolder  # noqa: E402
 from pellucid.persistence.folder import allow_external  # noqa: E402
-from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
+from pellucid.transformer import open_backbone  # noqa: E402
+from pellucid.transformer.backbone import prepare  # noqa: E402
 from resuming import assert_damage_is_refused  # noqa: E402
 
 QUICK = TrainingSettings(
@@ -66,12 +68,15 @@ def weights_of(model):
 
 
 def losses(folder):
-    [*_, last] = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    return [
-        entry["loss"]
-        for entry in json.loads((last / "trainer_state.json").read_text())["log_history"]
-        if "loss" in entry
-    ]
+    last = max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    history = json.loads((last / "trainer_state.json").read_text())["log_history"]
+    return [entry["loss"] for entry in history if "loss" in entry]
+
+
+def apart(*models):
+    """How far the vectors of two models lie apart."""
+    first, second = (model.encode(["the man is riding the horse", "a car"]) for model in models)
+    return np.abs(first - second).max()
 
 
 def softmax(values):
@@ -154,16 +159,12 @@ def loss_of(module, chunk=None):
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 def test_gradients_reach_the_adapter_alone(kind):
     model = lexicon(kind)
-    copied, adapted = adapted_model(model, QUICK)
-    module = LexiconModule(copied, adapted)
-    batch = batch_of(model)
+    module, batch = LexiconModule(*adapted_model(model, QUICK)), batch_of(model)
     loss_of(module)(columns(batch), batch["label"]).backward()
     for name, weight in module.named_parameters():
-        if "lora_" in name:
-            assert weight.grad is not None, name
-            assert bool(weight.grad.any()) == ("lora_B" in name), name  # B is 0, so that A has none in the first step
-        else:
-            assert weight.grad is None, name
+        assert (weight.grad is not None) == ("lora_" in name), name
+        # in the first step B is 0, so that A has none
+        assert weight.grad is None or bool(weight.grad.any()) == ("lora_B" in name), name
     adapters = {name.split(".lora_A")[0] for name, _ in module.named_parameters() if "lora_A" in name}
     layers = [n for n, m in model.backbone.model.named_modules() if isinstance(m, torch.nn.Linear)]
     inside = [name for name in layers if name not in ("cls.predictions.decoder", "lm_head")]
@@ -183,30 +184,24 @@ def test_layers_that_no_state_comes_from_get_no_adapter():
 
 @pytest.mark.parametrize("kind", ["retrieval", "symmetric_sts"])
 def test_cached_gradients_are_the_gradients(kind):
-    model = lexicon("llama")
-    found = []
+    model, found = lexicon("llama"), []
     for chunk in (None, 2):
-        copied, adapted = adapted_model(model, replace(QUICK, dropout=0))
-        module = LexiconModule(copied, adapted)
+        module = LexiconModule(*adapted_model(model, replace(QUICK, dropout=0)))
         batch = batch_of(model, [replace(row, type=kind) for row in ROWS if row.neg], numbers=(0, 1, 2, 3))
         loss = loss_of(module, chunk=chunk)(columns(batch), batch["label"])
         loss.backward()
-        grads = {name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad}
-        found.append((loss.item(), grads))
-    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
-    for name, grad in found[0][1].items():
-        torch.testing.assert_close(found[1][1][name], grad, rtol=1e-3, atol=1e-5)
+        found.append({name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad})
+        found[-1]["loss"] = loss.detach()
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-5)
 
 
 def test_the_module_embeds_as_the_model_does():
     model = lexicon("llama", LexiconSettings(instruction="query the horse"))
-    copied, adapted = adapted_model(model, QUICK)
-    module = LexiconModule(copied, adapted).eval()
-    query, candidate = columns(batch_of(model, numbers=[2], group=2))
+    module = LexiconModule(*adapted_model(model, QUICK)).eval()
+    expected = model.encode_query(["boy"]), model.encode_document(["man", "horse"])
     with torch.inference_mode():
-        made = [module(column)["sentence_embedding"].numpy() for column in (query, candidate)]
-    np.testing.assert_allclose(made[0], model.encode_query(["boy"]).toarray(), atol=1e-6)
-    np.testing.assert_allclose(made[1], model.encode_document(["man", "horse"]).toarray(), atol=1e-6)
+        for column, rows in zip(columns(batch_of(model, numbers=[2], group=2)), expected):
+            np.testing.assert_allclose(module(column)["sentence_embedding"].numpy(), rows.toarray(), atol=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "instructed"), [("normal", False), ("symmetric_sts", True)])
@@ -214,12 +209,11 @@ def test_a_rows_prompt_is_told_and_not_pooled(kind, instructed):
     model = lexicon("bert")
     rows = [TrainingRow("boy", ("man",), ("horse",), prompt=prompt, type=kind) for prompt in ("a beach", "", "the car")]
     query, candidate = columns(batch_of(model, rows, group=2))
-    tokens = [model.backbone.tokenizer.convert_ids_to_tokens(ids) for ids in query["input_ids"].tolist()]
-    assert [[word for word in ("beach", "car") if word in row] for row in tokens] == [["beach"], [], ["car"]]
-    assert query["own"].sum(dim=1).tolist() == [1, 1, 1]
-    assert model.backbone.tokenizer.convert_ids_to_tokens(query["input_ids"][query["own"]].tolist()) == ["boy"] * 3
-    tokens = [model.backbone.tokenizer.convert_ids_to_tokens(ids) for ids in candidate["input_ids"].tolist()]
-    assert ["beach" in row for row in tokens] == [instructed] * 2 + [False] * 4
+    queries, candidates = (map(model.backbone.tokenizer.decode, column["input_ids"]) for column in (query, candidate))
+    assert [[word for word in ("beach", "car") if word in text] for text in queries] == [["beach"], [], ["car"]]
+    own = query["input_ids"][query["own"]].tolist()
+    assert query["own"].sum(dim=1).tolist() == [1, 1, 1] and model.backbone.tokenizer.decode(own) == "boy boy boy"
+    assert ["beach" in text for text in candidates] == [instructed] * 2 + [False] * 4
 
 
 def test_candidates_are_drawn_with_their_scores_and_never_repeated():
@@ -266,9 +260,7 @@ def test_what_is_trained_is_saved_as_an_adapter(tmp_path):
     assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
     with allow_external(True):
         opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
-    texts = ["the man is riding the horse", "a car"]
-    np.testing.assert_allclose(opened.encode(texts).toarray(), trained.encode(texts).toarray(), atol=1e-6)
-    assert np.abs(trained.encode(texts) - model.encode(texts)).max() > 1e-2
+    assert apart(opened, trained) < 1e-6 and apart(trained, model) > 1e-2
 
 
 @pytest.mark.full
@@ -276,11 +268,9 @@ def test_a_model_with_an_adapter_is_trained_on_as_a_whole_copy(tmp_path):
     once = train(lexicon(), tmp_path / "first", max_steps=1)
     with pytest.raises(InputError, match=r"has an adapter already.*without backbone_name"):
         train(once, tmp_path / "second")
-    once.save_pretrained(tmp_path / "whole")
-    whole = LexiconEmbedder.from_pretrained(tmp_path / "whole")
+    whole = reopened(once, tmp_path / "whole")
     twice = train(whole, tmp_path / "second", rank=2, seed=1, max_steps=1)
-    np.testing.assert_allclose(whole.encode(["a car"]).toarray(), once.encode(["a car"]).toarray(), atol=1e-5)
-    assert np.abs(twice.encode(["a car"]) - once.encode(["a car"])).max() > 1e-4
+    assert apart(whole, once) < 1e-5 and apart(twice, once) > 1e-4
 
 
 @pytest.mark.full
@@ -289,12 +279,10 @@ def test_training_goes_on_from_an_adapter(tmp_path):
     first = train(model, tmp_path / "first")
     adapter = str(tmp_path / "first" / "trained")
     on = train(model, tmp_path / "second", adapter=adapter, learning_rate=1e-12)
-    texts = ["the man is riding the horse", "a car"]
-    np.testing.assert_allclose(on.encode(texts).toarray(), first.encode(texts).toarray(), atol=1e-5)
+    assert apart(on, first) < 1e-5
     assert on.backbone.adapter[0]["r"] == QUICK.rank  # the same adapter, none on top of it
     further = train(model, tmp_path / "third", adapter=adapter)
-    assert losses(tmp_path / "third")[-1] < losses(tmp_path / "first")[-1]
-    assert np.abs(further.encode(texts) - first.encode(texts)).max() > 1e-3
+    assert losses(tmp_path / "third")[-1] < losses(tmp_path / "first")[-1] and apart(further, first) > 1e-3
     with pytest.raises(InputError, match="does not fit LlamaForCausalLM"):
         train(lexicon("llama"), tmp_path / "fifth", adapter=adapter)
     assert not [name for name in model.backbone.model.state_dict() if "lora" in name]
@@ -436,39 +424,40 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     assert found >= 6  # adapter, optimizer, schedule, random numbers, state of the trainer and of the run
 
 
-@pytest.mark.parametrize(
-    ("start", "message"),
-    [
-        (lambda model, run: train_lexicon(model, [], run), "no training sets"),
-        (lambda model, run: train(model, run, [TrainingSet("a", ROWS)] * 2), "one name"),
-        (lambda model, run: train(model, run, [TrainingSet("a.b", ROWS)]), "hold a dot"),
-        (lambda model, run: train(model.scale({0: 0.5}), run), "scaled or merged"),
-        (lambda model, run: TextSet("texts", ["a", "b"], np.ones((1, 3))), "2 texts and 1 vectors"),
-    ],
+BAD_SETTINGS = [
+    ({"temperature": 0}, "temperature is 0; it must be a number, above 0"),
+    ({"batch_size": 1}, "batch_size is 1; it must be an integer, at least 2"),
+    ({"learning_rate": float("nan")}, "learning_rate is nan"),
+    ({"max_steps": 0}, "max_steps is 0"),
+    ({"chunk": 0}, "chunk is 0"),
+    ({"rank": 0}, "rank is 0"),
+]
+BAD_RUNS = [
+    (lambda model, run: train_lexicon(model, [], run), "no training sets"),
+    (lambda model, run: train(model, run, [TrainingSet("a", ROWS)] * 2), "one name"),
+    (lambda model, run: train(model, run, [TrainingSet("a.b", ROWS)]), "hold a dot"),
+    (lambda model, run: train(model.scale({0: 0.5}), run), "scaled or merged"),
+    (lambda model, run: TextSet("texts", ["a", "b"], np.ones((1, 3))), "2 texts and 1 vectors"),
+]
+
+
+def start(call, folder):
+    """Start a run with what is bad, and check that nothing was begun."""
+    try:
+        call(lexicon(), folder / "run")
+    finally:
+        assert not (folder / "run").exists()
+
+
+@refused(
+    *((lambda tmp_path, call=call: start(call, tmp_path), message) for call, message in BAD_RUNS),
+    *((lambda changes=changes: replace(QUICK, **changes), message) for changes, message in BAD_SETTINGS),
+    (lambda two_processes, tmp_path: train(lexicon(), tmp_path / "run"), "one device; start it without torchrun"),
 )
-def test_bad_input_is_refused_before_anything_starts(tmp_path, start, message):
-    with pytest.raises(InputError, match=message):
-        start(lexicon(), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+def test_bad_input_is_refused_before_anything_starts(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
-def test_training_is_of_one_process(tmp_path, monkeypatch):
+@pytest.fixture
+def two_processes(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="one device; start it without torchrun"):
-        train(lexicon(), tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"temperature": 0}, "temperature is 0; it must be a number, above 0"),
-        ({"batch_size": 1}, "batch_size is 1; it must be an integer, at least 2"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan"),
-        ({"max_steps": 0}, "max_steps is 0"),
-        ({"chunk": 0}, "chunk is 0"),
-        ({"rank": 0}, "rank is 0"),
-    ],
-)
-def test_settings_of_no_use_are_named(changes, message):
-    with pytest.raises(InputError, match=message):
-        replace(QUICK, **changes)

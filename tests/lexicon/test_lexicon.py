@@ -1,7 +1,6 @@
 """Lexicon models: which tokens count, what the embeddings are, where clusters fired, edits, folders."""
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,16 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from refusals import check_refused, refused
 from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece, tiny_lexicon
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+load_file = pytest.importorskip("safetensors.torch").load_file
 
 import pellucid  # noqa: E402
+from pellucid import LexiconEmbedder, cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
-from pellucid.lexicon import LexiconSettings  # noqa: E402
-from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
-from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.lexicon import Clusters, LexiconSettings  # noqa: E402
 from pellucid.text.unicode import canonicalize  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 from pellucid.transformer.reading import Reader, whole_words  # noqa: E402
@@ -47,6 +47,11 @@ def changed(model, **settings):
     return model.with_settings(replace(model.settings, **settings))
 
 
+def saved(model, folder, **options):
+    model.save_pretrained(folder, **options)
+    return folder
+
+
 def dense(matrix):
     return matrix.toarray()
 
@@ -69,15 +74,11 @@ PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", 
     st.booleans(),
 )
 def test_the_pooled_tokens_are_the_text_and_nothing_else(text, template, shift):
-    tokenizer = _BYTE_LEVEL
-    reader = Reader(
-        tokenizer, LexiconSettings(instructed_template=template, instruction="find it", shift=shift, max_length=500)
-    )
+    reader = reader_of(instructed_template=template, instruction="find it", shift=shift)
     (reading,) = reader.read([text], instructed=True)
-    decoded = tokenizer.backend_tokenizer.decode(own_ids(reading, shift), skip_special_tokens=False)
-    clean = canonicalize(text)
+    decoded = _BYTE_LEVEL.backend_tokenizer.decode(own_ids(reading, shift), skip_special_tokens=False)
     # a byte-level tokenizer loses nothing; a token across the border holds a space of the template as well
-    assert decoded.removeprefix(" ").rstrip() == clean.removeprefix(" ").rstrip()
+    assert decoded.removeprefix(" ").rstrip() == canonicalize(text).removeprefix(" ").rstrip()
     assert all(0 <= start <= end <= len(text) for start, end in reading.spans)
 
 
@@ -90,24 +91,21 @@ def _with_markers():
 _BYTE_LEVEL = _with_markers()
 
 
+def reader_of(**changes):
+    settings = {"instructed_template": INSTRUCTED, "instruction": "find", "shift": True, "max_length": 500} | changes
+    return Reader(_BYTE_LEVEL, LexiconSettings(**settings))
+
+
 def test_an_instruction_may_be_given_with_the_texts():
-    reader = Reader(
-        _BYTE_LEVEL, LexiconSettings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500)
-    )
-    own = Reader(_BYTE_LEVEL, replace(reader.settings, instruction="sort"))
+    reader, own = reader_of(), reader_of(instruction="sort")
     assert reader.read(["a", "car"], instructed=True, instruction="sort") == own.read(["a", "car"], instructed=True)
     assert reader.read(["a"], instructed=True, instruction=None) == reader.read(["a"], instructed=True)
     assert reader.read(["a"], instructed=True, instruction="") == reader.read(["a"], instructed=False)
 
 
 def test_a_special_tokens_string_in_a_text_is_text():
-    tokenizer = _BYTE_LEVEL
-    special = tokenizer.convert_tokens_to_ids(["<query>", "<|endoftext|>"])
-    reader = Reader(
-        tokenizer, LexiconSettings(instructed_template=INSTRUCTED, instruction="find", shift=True, max_length=500)
-    )
-    text = "the <query> car <|endoftext|>"
-    (reading,) = reader.read([text], instructed=True)
+    special, text = _BYTE_LEVEL.convert_tokens_to_ids(["<query>", "<|endoftext|>"]), "the <query> car <|endoftext|>"
+    (reading,) = reader_of().read([text], instructed=True)
     assert not set(own_ids(reading, True)) & set(special) and reading.ids.count(special[0]) == 1
     assert reading.ids[reading.first] == special[0]  # the state at the marker stands for the first token
     assert "".join(text[start:end] for start, end in reading.spans) == text
@@ -130,15 +128,10 @@ def test_the_authors_masks_are_reproduced():
 
 def test_a_long_text_loses_its_end_and_never_the_tokens_around_it():
     tokenizer = _BYTE_LEVEL
-    settings = LexiconSettings(
-        instructed_template=INSTRUCTED, instruction="find", shift=True, end_token=True, max_length=20
-    )
-    short, long = Reader(tokenizer, settings).read(["the car", "the car " * 20], instructed=True)
+    short, long = reader_of(end_token=True, max_length=20).read(["the car", "the car " * 20], instructed=True)
     assert len(long.ids) == 20 and long.ids[-1] == tokenizer.eos_token_id and short.cut == 0
     assert long.cut == len(tokenizer("the car " * 20)["input_ids"]) - len(long.spans)
     assert long.ids[: long.first + 1] == short.ids[: short.first + 1]
-    with pytest.raises(InputError, match="the prompt fills it"):
-        Reader(tokenizer, replace(settings, max_length=5)).read(["a"], instructed=True)
 
 
 def test_words_are_whole_in_the_users_string():
@@ -146,21 +139,6 @@ def test_words_are_whole_in_the_users_string():
     assert [text[s:e] for s, e in whole_words(text, [(0, 2), (4, 5), (5, 8), (11, 12), (13, 15), (17, 22)])] == [
         "Don", "t", "panic", ",", "medicine", "medicine!"]  # fmt: skip
     assert whole_words("a  b ", [(1, 3), (4, 5)]) == [(3, 4), (5, 5)]  # a space goes with the word behind it
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"pooling": "mean"}, "pooling is 'mean'"),
-        ({"template": "Query:"}, r"template is 'Query:'; it must hold \{text\} once"),
-        ({"max_active_dims": 0}, "max_active_dims is 0"),
-        ({"max_length": 65}, "max_length is 65; the backbone reads 64"),
-        ({"shift": "yes"}, "shift is 'yes'"),
-    ],
-)
-def test_settings_of_no_use_are_named(bert, change, message):
-    with pytest.raises(InputError, match=message):
-        changed(bert, **change)
 
 
 # Embeddings
@@ -195,14 +173,12 @@ def test_embeddings_are_the_formula(model, pooling):
     )
 
 
-def test_a_clusters_bias_is_the_mean_of_its_tokens(bert):
+def test_a_clusters_bias_is_the_mean_of_its_tokens():
+    model = tiny_lexicon()
     with torch.no_grad():
-        bert.backbone.model.get_output_embeddings().bias.copy_(torch.arange(len(bert.backbone.tokenizer)).float())
-    built = LexiconEmbedder(bert.backbone, bert.clusters)
-    for number in range(len(bert.clusters)):
-        assert built.bias[number] == pytest.approx(np.flatnonzero(bert.clusters.assignment == number).mean())
-    with torch.no_grad():
-        bert.backbone.model.get_output_embeddings().bias.zero_()
+        model.backbone.head_bias.copy_(torch.arange(len(model.backbone.tokenizer)).float())
+    for number, bias in enumerate(LexiconEmbedder(model.backbone, model.clusters).bias):
+        assert bias == pytest.approx(np.flatnonzero(model.clusters.assignment == number).mean())
 
 
 def test_the_instruction_is_told_and_never_pooled(mistral):
@@ -240,13 +216,11 @@ def test_pruning_keeps_the_largest_and_the_length(model):
     )
 
 
+@pytest.mark.filterwarnings("error")
 def test_truncation_is_counted_and_said(bert):
-    texts = ["car", "horse " * 100, "man " * 63]
     with pytest.warns(UserWarning, match=r"2 of 3 texts are longer than the 64 tokens .*; 39 tokens .*at most 38"):
-        found = bert.encode(texts)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_allclose(dense(found)[1], dense(bert.encode("horse " * 62))[0], atol=1e-5)
+        found = bert.encode(["car", "horse " * 100, "man " * 63])
+    np.testing.assert_allclose(dense(found)[1], dense(bert.encode("horse " * 62))[0], atol=1e-5)
 
 
 NO_TOKENS, FIVE_TOKENS = np.zeros(0, np.int64), np.zeros(5, np.int64)
@@ -256,27 +230,39 @@ def one_cluster(assignment, width):
     return Clusters(assignment, np.ones((1, width), np.float32), ["one"], [("a",)])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda _: Reader(object(), LexiconSettings()), "gives no character offsets"),
-        (lambda model: LexiconEmbedder(model.backbone, one_cluster(NO_TOKENS, 8)), "centroids have 8 .* backbone 32"),
-        (lambda model: LexiconEmbedder(model.backbone, one_cluster(FIVE_TOKENS, 32)), "of 5 tokens and the backbone's"),
-        (
-            lambda model: LexiconEmbedder(model.backbone, model.clusters, bias=np.ones(3, np.float32)),
-            "bias must be 20 finite numbers",
-        ),
-        (
-            lambda model: LexiconEmbedder(
-                model.backbone, replace(model.clusters, centroids=model.clusters.centroids * np.float32(np.nan))
-            ).encode("horse"),
-            "NaN or infinity",
-        ),
-    ],
-)
-def test_parts_that_make_no_model_are_refused(bert, call, message):
-    with pytest.raises(InputError, match=message):
-        call(bert)
+SETTINGS = [
+    ({"pooling": "mean"}, "pooling is 'mean'"),
+    ({"template": "Query:"}, r"template is 'Query:'; it must hold \{text\} once"),
+    ({"max_active_dims": 0}, "max_active_dims is 0"),
+    ({"max_length": 65}, "max_length is 65; the backbone reads 64"),
+    ({"shift": "yes"}, "shift is 'yes'"),
+]
+NAMED_SETTINGS = LexiconSettings(instructed_template=INSTRUCTED, instruction="find", max_length=5)
+
+
+@refused(
+    *((lambda bert, change=change: changed(bert, **change), message) for change, message in SETTINGS),
+    (lambda: Reader(_BYTE_LEVEL, NAMED_SETTINGS).read(["a"], instructed=True), "the prompt fills it"),
+    (lambda: Reader(object(), LexiconSettings()), "gives no character offsets"),
+    (lambda bert: LexiconEmbedder(bert.backbone, one_cluster(NO_TOKENS, 8)), "centroids have 8 .* backbone 32"),
+    (lambda bert: LexiconEmbedder(bert.backbone, one_cluster(FIVE_TOKENS, 32)), "of 5 tokens and the backbone's"),
+    (
+        lambda bert: LexiconEmbedder(bert.backbone, bert.clusters, bias=np.ones(3, np.float32)),
+        "bias must be 20 finite numbers",
+    ),
+    (
+        lambda bert: LexiconEmbedder(
+            bert.backbone, replace(bert.clusters, centroids=bert.clusters.centroids * np.float32(np.nan))
+        ).encode("horse"),
+        "NaN or infinity",
+    ),
+    (lambda bert, tmp_path: LexiconEmbedder.from_pretrained(
+        saved(bert, tmp_path / "m", backbone_name=str(tmp_path / "gone"))),
+     r"needs the transformer.*gone.*backbone='the/folder'", ModelFolderError),
+)  # fmt: skip
+@pytest.mark.usefixtures("outside_allowed")
+def test_parts_and_settings_that_make_no_model_are_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 # Explanations
@@ -365,22 +351,12 @@ def written_backbone(folder, model):
 
 
 @pytest.mark.usefixtures("outside_allowed")
-def test_a_named_backbone_that_is_not_there_is_asked_for(bert, tmp_path):
-    bert.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "gone"))
-    with pytest.raises(ModelFolderError, match=r"needs the transformer.*gone.*backbone='the/folder'"):
-        LexiconEmbedder.from_pretrained(tmp_path / "model")
-
-
-@pytest.mark.usefixtures("outside_allowed")
+@pytest.mark.filterwarnings("error::FutureWarning")
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3)])
 def test_an_adapter_is_stored_as_asked_beside_the_name_of_its_backbone(mistral, tmp_path, dtype, tolerance):
-    from safetensors.torch import load_file
-
     name, folder = str(written_backbone(tmp_path / "base", mistral)), tmp_path / "model" / "adapter"
     adapter = random_adapter(tmp_path / "adapter", name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)
-        backbone = pellucid.transformer.backbone.open_backbone(name, adapter=adapter, device="cpu")
+    backbone = pellucid.transformer.backbone.open_backbone(name, adapter=adapter, device="cpu")
     model = LexiconEmbedder(backbone, mistral.clusters)
     assert np.abs(dense(model.encode(TEXTS)) - dense(mistral.encode(TEXTS))).max() > 0.01
     model.save_pretrained(tmp_path / "model", backbone_name=name, dtype=dtype)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import pellucid
-from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid import StaticLexiconEmbedder
+from pellucid.core import Dimension, Dimensions
 from pellucid.errors import InputError
-from pellucid.lexicon import StaticLexiconEmbedder
 from pellucid.lexicon.static import WordClusters
 from pellucid.text.words import Vocabulary
 
