@@ -17,6 +17,7 @@ from pellucid.core import Dimension, Dimensions
 from pellucid.errors import InputError
 from pellucid.lexicon.static import WordClusters
 from pellucid.text.words import Vocabulary
+from refusals import check_refused, refused
 
 WORDS = ["bank", "loan", "mortgage", "river", "the", "new▁york", "ﬀ", "東京"]
 NAMES = ["money", "debts", "water", "cities"]
@@ -113,26 +114,38 @@ def test_rows_of_an_explanation_add_up_and_name_the_word(model):
     assert model.describe("river loan", top_k=1).startswith("mostly about: water (")
 
 
-def test_edits(model):
-    texts = ["the bank of the river", "a loan", "New York", ""]
-    rows = model.encode(texts).toarray()
+def units(weights):
+    return weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-9)
+
+
+FINANCE = np.array([[0.5**0.5, 0, 0], [0.5**0.5, 0, 0], [0, 1, 0], [0, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("edit", "names", "mixing"),
+    [
+        (lambda model: model.without("water"), ["money", "debts", "cities"], np.eye(4)[:, [0, 1, 3]]),
+        (lambda model: model.scale({"money": 0.5, 2: 0}), NAMES, np.diag([0.5, 1, 0, 1])),
+        (lambda model: model.merge("money", "debts", name="finance"), ["finance", "water", "cities"], FINANCE),
+        (
+            lambda model: model.merge(0, 1).scale({"water": 2}),
+            ["money + debts", "water", "cities"],
+            FINANCE * [1, 2, 1],
+        ),
+        (lambda model: model.rename({0: "cash"}), ["cash", "debts", "water", "cities"], np.eye(4)),
+    ],
+)
+def test_edits(model, edit, names, mixing):
+    texts, edited = ["the bank of the river", "a loan", "New York", ""], edit(model)
     unnormalised = np.array([np.log1p(sum_of(model, text)) for text in texts])
+    assert edited.encode(texts).toarray() == pytest.approx(units(unnormalised @ mixing), abs=1e-6)
+    assert edited.dimensions.names == names
 
-    def units(weights):
-        return weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-9)
 
-    assert model.without("water").encode(texts).toarray() == pytest.approx(units(unnormalised[:, [0, 1, 3]]), abs=1e-6)
-    assert model.without("water").mixing is None  # the table itself is smaller
-    scaled = model.scale({"money": 0.5, 2: 0})
-    assert scaled.encode(texts).toarray() == pytest.approx(units(unnormalised * [0.5, 1, 0, 1]), abs=1e-6)
-    merged = model.merge("money", "debts", name="finance")
-    expected = np.column_stack([unnormalised[:, :2].sum(axis=1) / 2**0.5, unnormalised[:, 2:]])
-    assert merged.encode(texts).toarray() == pytest.approx(units(expected), abs=1e-6)
-    assert merged.dimensions.names == ["finance", "water", "cities"]
-    assert model.rename({0: "cash"}).encode(texts).toarray() == pytest.approx(rows, abs=1e-7)
-    assert merged.scale({"water": 2}).encode(texts).toarray() == pytest.approx(units(expected * [1, 2, 1]), abs=1e-6)
+def test_so_many_dimensions_are_kept(model):
     few = model.with_max_active_dims(1)
-    assert np.diff(few.encode(texts).indptr).tolist() == [1, 1, 1, 0] and few.encode("bank").toarray()[0, 0] == 1
+    assert np.diff(few.encode(["the bank", "a loan", "New York", ""]).indptr).tolist() == [1, 1, 1, 0]
+    assert few.encode("bank").toarray()[0, 0] == 1 and model.without("water").mixing is None  # a smaller table
 
 
 def sum_of(model, text):
@@ -142,26 +155,28 @@ def sum_of(model, text):
 
 def test_words_can_be_reweighted(model):
     lighter = model.reweight({"bank": 0.5, "new york": 0})
-    before, after = rounded(model), rounded(lighter)
-    assert after[0] == pytest.approx(before[0] / 2, rel=1e-6) and not after[5].any()
+    assert rounded(lighter)[0] == pytest.approx(rounded(model)[0] / 2, rel=1e-6) and not rounded(lighter)[5].any()
     assert lighter.encode("new york").nnz == 0 and lighter.explain("new york").coverage[0].known == 1
-    for factors, complaint in (({"zebra": 1}, "not in the vocabulary"), ({"bank": -1}, "factor of 'bank'")):
-        with pytest.raises(InputError, match=complaint):
-            model.reweight(factors)
 
 
-def test_parts_that_do_not_fit_are_refused():
-    vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
-    for parts, complaint in (
-        ((vocabulary, table[:5], dimensions()), "5 scales for 8 words"),
-        ((vocabulary, table, dimensions(NAMES[:3])), "columns are 0 to 3, and must be from 0 to 2"),
-        ((vocabulary, -table, dimensions()), "negative"),
-        ((vocabulary, table * np.nan, dimensions()), "NaN"),
-        ((vocabulary, table, dimensions(), None, 0), "max_active_dims is 0"),
-        ((vocabulary, sparse.csr_matrix((8, 40_000)), dimensions()), "at most 32,768"),
-    ):
-        with pytest.raises(InputError, match=complaint):
-            StaticLexiconEmbedder(*parts)
+TABLE = sparse.csr_matrix(WEIGHTS)
+UNFIT = [
+    ((TABLE[:5], dimensions()), "5 scales for 8 words"),
+    ((TABLE, dimensions(NAMES[:3])), "columns are 0 to 3, and must be from 0 to 2"),
+    ((-TABLE, dimensions()), "negative"),
+    ((TABLE * np.nan, dimensions()), "NaN"),
+    ((TABLE, dimensions(), None, 0), "max_active_dims is 0"),
+    ((sparse.csr_matrix((8, 40_000)), dimensions()), "at most 32,768"),
+]
+
+
+@refused(
+    *((lambda parts=parts: StaticLexiconEmbedder(Vocabulary(WORDS), *parts), message) for parts, message in UNFIT),
+    (lambda model: model.reweight({"zebra": 1}), "not in the vocabulary"),
+    (lambda model: model.reweight({"bank": -1}), "factor of 'bank'"),
+)
+def test_parts_and_factors_that_do_not_fit_are_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 @pytest.mark.parametrize("value", [None, 3, 1 << 40])

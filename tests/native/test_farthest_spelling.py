@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.anchors.sampling import farthest_points
-from pellucid.errors import InputError
 from pellucid.native.farthest import FarthestPoints
 from pellucid.native.library import LEVELS
 from pellucid.native.spelling import Spelling
@@ -23,6 +22,7 @@ from pellucid.static.bulk import BulkRows
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Speller
 from pellucid.text.words import Vocabulary
+from refusals import check_refused, refused
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 100, "abcn" * 25, "ab\u0301cd", "a\ud800bc", "東京" * 30]
@@ -105,18 +105,44 @@ def test_no_rows_and_no_numbers_are_no_trouble(shape):
         assert search.measure() is None and search.farthest() == -1
 
 
-def test_no_more_points_are_picked_than_there_is_room_for():
+def taken(*rows):
     with FarthestPoints(np.eye(4, dtype=np.float32), 2) as search:
         search.measure()
-        for row in (-1, 4, 2**40):
-            with pytest.raises(InputError, match="there are 4"):
-                search.take(row)
-        search.take(0)
-        search.take(search.farthest())
-        with pytest.raises(InputError, match="there are 2"):
-            search.take(2)
-    with pytest.raises(InputError, match="the C function takes"):
-        FarthestPoints(np.eye(4, 5, dtype=np.float32).T, 2)
+        for row in rows:
+            search.take(row)
+
+
+@pytest.fixture
+def few():
+    return speller_of(3, "float32")
+
+
+def spelled(few, *, codes=np.uint32, ends=(0, 9), near=np.int32, shares=NEIGHBOURS, sums=3):
+    """Predict words that are given, with memory of some types and widths."""
+    memory = np.full((1, NEIGHBOURS), -1, near), np.zeros((1, shares)), np.zeros((1, sums))
+    Spelling(few.index, few.vectors, few.scales, 10).predict(np.zeros(200, codes), np.array(ends, np.int64), *memory)
+
+
+def test_words_that_fit_the_memory_are_predicted(few):
+    spelled(few)
+
+
+@refused(
+    *((lambda row=row: taken(row), "there are 4") for row in (-1, 4, 2**40)),
+    (lambda: taken(0, 1, 2), "there are 2"),
+    (lambda: FarthestPoints(np.eye(4, 5, dtype=np.float32).T, 2), "the C function takes"),
+    (lambda few: Spelling(few.index, few.vectors.astype(np.float64), None, 10), None),
+    (lambda few: Spelling(few.index, few.vectors.astype(np.int8), None, 10), None),
+    (lambda few: Spelling(few.index, few.vectors[::-1], None, 10), None),
+    (lambda few: Spelling(few.index, few.vectors, None, 2**22 + 1), "4,194,305 characters"),
+    *((lambda few, ends=ends: spelled(few, ends=ends), None) for ends in ([0, 103], [0, 201], [-1, 5], [9, 5], [])),
+    (lambda few: spelled(few, codes=np.int64), None),
+    (lambda few: spelled(few, near=np.int64), None),
+    (lambda few: spelled(few, shares=9), None),
+    (lambda few: spelled(few, sums=4), None),
+)
+def test_what_does_not_fit_the_memory_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 # --- Spelling ---------------------------------------------------------------------------------------------------------
@@ -174,37 +200,6 @@ def test_no_words_and_no_known_words():
     assert compiled.predict([]).neighbours.shape == (0, NEIGHBOURS)
     none = Speller(Vocabulary(["1", "2"]), np.zeros((2, 3), np.float32), None, compiled.weights).predict(["token", ""])
     assert (none.neighbours == -1).all() and not none.sums.any()
-
-
-@pytest.mark.parametrize(
-    "wrong", [lambda table: table.astype(np.float64), lambda table: table.astype(np.int8), lambda table: table[::-1]]
-)
-def test_a_table_of_another_form_is_refused(wrong):
-    compiled = speller_of(3, "float32")
-    with pytest.raises(InputError):
-        Spelling(compiled.index, wrong(compiled.vectors), None, 10)
-    with pytest.raises(InputError, match="4,194,305 characters"):
-        Spelling(compiled.index, compiled.vectors, None, 2**22 + 1)
-
-
-def test_words_that_do_not_fit_the_memory_are_refused():
-    compiled = speller_of(3, "float32")
-    spelling = Spelling(compiled.index, compiled.vectors, compiled.scales, 10)
-    codes, near = np.zeros(200, np.uint32), np.full((1, NEIGHBOURS), -1, np.int32)
-    shares, sums = np.zeros((1, NEIGHBOURS)), np.zeros((1, 3))
-    spelling.predict(codes, np.array([0, 9]), near, shares, sums)
-    for ends in ([0, 103], [0, 201], [-1, 5], [9, 5], []):
-        with pytest.raises(InputError):
-            spelling.predict(codes, np.array(ends, np.int64), near, shares, sums)
-    ends = np.array([0, 9])
-    for wrong in (
-        (codes.astype(np.int64), ends, near, shares, sums),
-        (codes, ends, near.astype(np.int64), shares, sums),
-        (codes, ends, near, shares[:, :9], sums),
-        (codes, ends, near, shares, np.zeros((1, 4))),
-    ):
-        with pytest.raises(InputError):
-            spelling.predict(*wrong)
 
 
 if __name__ == "__main__":

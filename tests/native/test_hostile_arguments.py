@@ -29,6 +29,7 @@ from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import NEIGHBOURS
 from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
+from refusals import check_refused, refused
 from test_farthest_spelling import speller_of
 
 _CHECKED = os.environ.get("PELLUCID_CHECKED") == "1"  # under the sanitizers
@@ -111,15 +112,42 @@ def test_arrays_of_another_form_are_refused(name, wrong):
         call(WRONG[wrong])
 
 
-def test_memory_that_is_written_must_be_writable():
-    table, rows, ends = Table(np.ones((5, 9), np.float32), None), np.zeros(20, np.int32), _int32([2, 5])
-    spelled, out = np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32)
-    for given_rows, given_out in ((read_only(rows), out), (rows, read_only(out))):
-        with pytest.raises(InputError, match="writable"):
-            table.pool(given_rows, ends, spelled, given_out)
-    block = np.zeros(10 + PADDING, np.uint8)
-    with pytest.raises(InputError, match="writable"):
-        _reader([], 10).find(block, read_only(_int32([9])))
+def pooled(rows, ends, out=None):
+    table = Table(np.ones((5, 9), np.float32), None)
+    table.pool(rows, ends, np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32) if out is None else out)
+
+
+def found(size, block, ends=(), *, room=None, **options):
+    reader = _reader([], size)
+    reader._size = room or size
+    reader.find(block, _int32(ends) if not isinstance(ends, np.ndarray) else ends, **options)
+
+
+ZEROS, BLOCK = np.zeros(20, np.int32), np.zeros(200 + PADDING, np.uint8)
+LOW, HIGH = -(2**31), 2**31 - 1
+RISING = _int32([0, HIGH, LOW, -1, 3])  # each difference, in 32 bits, is above 0
+
+
+@refused(
+    (lambda: pooled(read_only(ZEROS), _int32([2, 5])), "writable"),
+    (lambda: pooled(ZEROS.copy(), _int32([2, 5]), read_only(np.zeros((2, 9), np.float32))), "writable"),
+    (lambda: found(10, BLOCK[: 10 + PADDING], read_only(_int32([9]))), "writable"),
+    # a last end of zero does not hide the ends before it
+    (lambda: pooled(ZEROS[:12].copy(), _int32([10**6, 0])), "do not divide"),
+    (lambda: SparseTable((RISING, np.zeros(3, np.int16), np.ones(3, np.uint8), np.ones(4, np.float32)), 4),
+     "do not divide"),
+    (lambda: found(200, BLOCK, [5, LOW, -1, 100], joined=False), "end outside"),
+    (lambda: Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32)), "vectors is int8"),
+)  # fmt: skip
+def test_memory_that_cannot_be_written_and_ends_that_divide_nothing_are_refused(call, message, error, request):
+    check_refused(request, call, message, error)
+
+
+@pytest.mark.skipif(_CHECKED, reason="would fill the memory")
+@pytest.mark.parametrize("room", [64, 2**32])
+def test_sizes_near_2_31_are_refused_before_memory_is_taken(room):
+    with pytest.raises(InputError, match="2147483648 bytes"):
+        found(64, np.zeros(2**31 + PADDING, np.uint8), room=room)  # pages that nobody touches
 
 
 # --- Tables ---
@@ -150,12 +178,6 @@ def test_pooling_stays_inside_for_any_rows_and_ends(rows, ends, more, width):
                 table.pool(given_rows.copy(), given_ends, np.ones((more, width), np.float32), out)
 
 
-def test_a_last_end_of_zero_does_not_hide_the_ends_before_it():
-    table = Table(np.ones((5, 9), np.float32), None)
-    with pytest.raises(InputError, match="do not divide"):
-        table.pool(np.zeros(12, np.int32), _int32([10**6, 0]), np.ones((0, 9), np.float32), np.ones((2, 9), np.float32))
-
-
 @_settings
 @given(
     st.lists(_INT32, min_size=1, max_size=6), st.lists(st.integers(-3, 9), max_size=8), st.integers(0, 8),
@@ -172,18 +194,6 @@ def test_a_sparse_table_points_inside_itself(starts, columns, dimension, rows, e
     with suppress(InputError):
         found = SparseTable(parts, dimension).pool(_int32(rows), _int32(ends))
         assert found[0][-1] == len(found[1]) == len(found[2]) and (found[1] < dimension).all()
-
-
-def test_starts_whose_differences_overflow_are_refused():
-    low, high = -(2**31), 2**31 - 1
-    starts = _int32([0, high, low, -1, 3])  # each difference, in 32 bits, is above 0
-    assert (np.diff(starts) > 0).all()
-    parts = starts, np.zeros(3, np.int16), np.ones(3, np.uint8), np.ones(4, np.float32)
-    with pytest.raises(InputError, match="do not divide"):
-        SparseTable(parts, 4)
-    block = np.zeros(200 + PADDING, np.uint8)
-    with pytest.raises(InputError, match="end outside"):
-        _reader([], 200).find(block, _int32([5, low, -1, 100]), joined=False)
 
 
 # --- Words ---
@@ -263,19 +273,6 @@ def test_words_and_texts_at_the_edges_of_chunks(letter):
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
     for text, row in zip(texts, plain, strict=True):  # each as a block that ends where its text does
         np.testing.assert_allclose(encoder.encode([text])[0], row, atol=1e-5)
-
-
-def test_sizes_near_2_31_are_refused_before_memory_is_taken():
-    if _CHECKED:  # which would fill the memory
-        return
-    reader, block = _reader([], 64), np.zeros(2**31 + PADDING, np.uint8)  # pages that nobody touches
-    with pytest.raises(InputError, match="2147483648 bytes"):
-        reader.find(block, _int32([]))
-    reader._size = 2**32
-    with pytest.raises(InputError, match="2147483648 bytes"):
-        reader.find(block, _int32([]))
-    with pytest.raises(InputError, match="vectors is int8"):
-        Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32))
 
 
 # --- Spelling ---

@@ -22,6 +22,7 @@ from pellucid.index import arrays
 from pellucid.index.bm25 import K1, B, impacts
 from pellucid.native.library import LEVELS
 from pellucid.native.scan import MAX_CODE, BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan, pack_codes
+from refusals import check_refused, refused
 
 AVERAGE = 7.5
 
@@ -208,40 +209,45 @@ def test_rows_that_are_no_numbers_are_seen(value, size):
     assert not DensePart(rows).is_finite
 
 
-def test_postings_outside_of_the_segment_are_refused():
-    case = make_case(3, 200, [8], terms=1)._replace(weights=np.ones(1))
-    for passages in ([200], [5, 1 << 31], [2**32 - 1], [9, 5000, 7]):
+def scanned(*, passages=None, span=None):
+    """Find what a query shares with 200 passages, with other postings or another place of them."""
+    case, best = make_case(3, 200, [8], terms=1)._replace(weights=np.ones(1)), BestScores(5, -np.inf)
+    if passages is not None:
         postings = np.array(passages, np.uint32), np.ones(len(passages), np.int32)
-        with pytest.raises(ValueError, match="outside the passages"):
-            candidates_of(case._replace(lists=[postings]), BestScores(5, -np.inf))
-    scan, _ = scan_of(case)
-    for span in ([-1, 2], [3, 2], [0, 1 << 40]):
-        terms = Bm25Terms(np.array([span], np.int64).T.copy(), np.ones(1), K1, B, AVERAGE)
-        with pytest.raises(InputError, match="outside the"):
-            scan.candidates(BestScores(5, -np.inf), terms, case.vectors[0], None, None)
-    for ends in ([], [0, 200], [100], [100, 100, 200], [150, 100, 200], [100, 201]):
-        with pytest.raises(InputError, match="do not divide"):
-            PassageScan(200, np.array(ends, np.int64), None, [])
+        candidates_of(case._replace(lists=[postings]), best)
+    terms = Bm25Terms(np.array([span], np.int64).T.copy(), np.ones(1), K1, B, AVERAGE)
+    scan_of(case)[0].candidates(best, terms, case.vectors[0], None, None)
 
 
+@refused(
+    *((lambda passages=passages: scanned(passages=passages), "outside the passages", ValueError) for passages in (
+        [200], [5, 1 << 31], [2**32 - 1], [9, 5000, 7])),
+    *((lambda span=span: scanned(span=span), "outside the") for span in ([-1, 2], [3, 2], [0, 1 << 40])),
+    *((lambda ends=ends: PassageScan(200, np.array(ends, np.int64), None, []), "do not divide") for ends in (
+        [], [0, 200], [100], [100, 100, 200], [150, 100, 200], [100, 201])),
+)  # fmt: skip
+def test_postings_outside_of_the_segment_are_refused(call, message, error, request):
+    check_refused(request, call, message, error)
+
+
+WRONG = {
+    "float64": lambda array: array.astype(np.float64),
+    "longer": lambda array: np.repeat(array, 2, axis=-1),
+    "strided": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("name", ["high", "low", "scales", "errors", "vectors", "sparse", "allowed"])
-def test_arrays_of_another_form_are_refused(name):
+def test_arrays_of_another_form_are_refused(name, wrong):
     case = make_case(5, 200, [256], "others")._replace(allowed=np.ones(200, np.bool_))
-    wrong = {"float64": np.float64, "longer": None, "strided": None}
-    codes, (scan, terms) = codes_of(case.rows[0]), scan_of(case)
-    assert terms is not None
-    query = {"vectors": case.vectors[0], "sparse": case.others, "allowed": case.allowed}
-    for how, dtype in wrong.items():
-
-        def change(array):
-            longer = np.repeat(array, 2, axis=-1)
-            return array.astype(dtype) if dtype else longer if how == "longer" else longer[..., ::2]  # noqa: B023
-
-        with pytest.raises(InputError, match="the C function takes"):
-            if name in Codes._fields:
-                DensePart(case.rows[0], codes._replace(**{name: change(getattr(codes, name))}))
-            else:
-                scan.candidates(BestScores(3, -np.inf), terms, **{**query, name: change(query[name])})
+    scan, terms = scan_of(case)
+    given = codes_of(case.rows[0])._asdict() | {"vectors": case.vectors[0], "sparse": case.others}
+    given = given | {"allowed": case.allowed}
+    given[name] = WRONG[wrong](given[name])
+    with pytest.raises(InputError, match="the C function takes"):
+        DensePart(case.rows[0], Codes(*(given.pop(field) for field in Codes._fields)))
+        scan.candidates(BestScores(3, -np.inf), terms, **given)
 
 
 def digests():
