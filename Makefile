@@ -78,11 +78,15 @@ pythons:  ## the core and an index with the oldest and the newest other Python o
 	  $$env/bin/python -m pytest $(QUICK) || exit 1; \
 	done
 
-package:  ## build the sdist and from it the wheel, check both, and run the tests of `pythons` against the installed wheel
+package:  ## build the sdist and from it the wheel, check both, install the sdist with and without a compiler, test the wheel
 	$(PYTHON) -m venv --clear $(PACKAGE)
 	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet build twine pytest hypothesis
 	rm -rf dist && $(PACKAGE)/bin/python -m build && $(PACKAGE)/bin/twine check --strict dist/*
-	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet "$$(echo dist/*.whl)[frames,search,sparse]"
+	for compiler in "$${CC:-cc}" no-such-compiler; do \
+	  CC=$$compiler $(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet --no-cache-dir \
+	    --force-reinstall dist/*.tar.gz && cd $(PACKAGE) && bin/pellucid explain "home loans" "mortgages" && cd - || exit 1; \
+	done
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet --force-reinstall "$$(echo dist/*.whl)[frames,search,sparse]"
 	mkdir $(PACKAGE)/elsewhere && cp -r conftest.py pyproject.toml tests $(PACKAGE)/elsewhere
 	cd $(PACKAGE)/elsewhere && ../bin/python -m pytest $(QUICK)
 

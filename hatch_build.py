@@ -1,4 +1,4 @@
-"""Compiles the C kernels when pellucid is installed or a wheel is built.
+"""Compiles the C kernels when pellucid is installed or a wheel is built, and writes addresses into its metadata.
 
 The compiler is $CC, else cc. Where it is absent or fails, it is the one of the PyPI package ziglang, which is installed
 for the build. A level that no compiler can do is left out, except "plain". PELLUCID_TARGET names another platform for
@@ -6,6 +6,9 @@ ziglang to compile for: "aarch64-linux", see `TARGETS`.
 
     python hatch_build.py                   # compile in a clone, after a change to a C file
     python hatch_build.py --wheels DIR      # wheels for all of `TARGETS`; needs pip install hatchling ziglang
+
+PELLUCID_REPOSITORY is the address of the repository, such as https://github.com/OWNER/pellucid. If it is set, a package
+index shows it, and README's links lead there; .github/workflows/release.yml sets it to its own.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -54,6 +58,8 @@ class Target(NamedTuple):
 TARGETS = {
     "x86_64-linux": Target("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64"),
     "aarch64-linux": Target("aarch64-linux-gnu.2.17", "manylinux_2_17_aarch64"),
+    "x86_64-musl": Target("x86_64-linux-musl", "musllinux_1_2_x86_64"),
+    "aarch64-musl": Target("aarch64-linux-musl", "musllinux_1_2_aarch64"),
     "x86_64-macos": Target("x86_64-macos.11.0", "macosx_11_0_x86_64", "dylib"),
     "aarch64-macos": Target("aarch64-macos.11.0", "macosx_11_0_arm64", "dylib"),
     "x86_64-windows": Target("x86_64-windows-gnu", "win_amd64", "dll"),
@@ -123,10 +129,39 @@ def compile_kernels(target: str = "", folder: Path = FOLDER / "compiled") -> lis
     return compiled
 
 
+def absolute_links(text: str, repository: str, version: str) -> str:
+    """Return Markdown whose links to files lead to a repository: a package index has the README alone."""
+    for mark, view in (("!", "raw"), ("", "blob")):  # an image, another file
+        link = rf"(?<!!){mark}(\[[^\[\]]*\])\((?!https?:|#)([^)]+)\)"
+        text = re.sub(link, rf"{mark}\1({repository}/{view}/v{version}/\2)", text)
+    return text
+
+
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+    from hatchling.metadata.plugin.interface import MetadataHookInterface
 except ImportError:  # run as a script
-    BuildHookInterface = object
+    BuildHookInterface = MetadataHookInterface = object
+
+
+class AddressHook(MetadataHookInterface):  # type: ignore[misc]
+    """Takes README.md, and the addresses in it, from the repository that PELLUCID_REPOSITORY names."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set `readme` and `urls`."""
+        text, repository = (ROOT / "README.md").read_text(encoding="utf-8"), os.environ.get("PELLUCID_REPOSITORY", "")
+        metadata["urls"] = {}
+        if repository:
+            text = absolute_links(text, repository, metadata["version"])
+            metadata["urls"] = {
+                "Source": repository,
+                "Documentation": f"{repository}/blob/v{metadata['version']}/docs/index.md",
+                "Changes": f"{repository}/blob/v{metadata['version']}/CHANGELOG.md",
+                "Issues": f"{repository}/issues",
+            }
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class KernelBuildHook(BuildHookInterface):  # type: ignore[misc]
