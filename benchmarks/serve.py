@@ -2,7 +2,7 @@
 
     python -m benchmarks.serve                 # requests a second and latencies; needs wrk (apt-get install wrk)
     python -m benchmarks.serve --soak 600      # ten minutes of clients that mean no good
-    python -m benchmarks.serve --write         # either of them: what is printed goes into docs/server.md too
+    python -m benchmarks.serve --write         # either of them: what is printed goes into benchmarks/serve.md too
 
 infinity-emb is no server of this table: its version 0.0.78 opens transformers alone ('StaticEmbedding' object has no
 attribute 'auto_model').
@@ -270,7 +270,7 @@ def soak(seconds: int) -> str:
 
 
 if __name__ == "__main__":
-    parser = make_parser(__doc__, write=Path(__file__).parents[1] / "docs/server.md")
+    parser = make_parser(__doc__, write=Path(__file__).with_suffix(".md"))
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--soak", type=int, default=0, help="seconds of attack, in place of the table")
     given = parser.parse_args()
