@@ -30,7 +30,6 @@ from papers.kit import Interval, make_parser, markdown_table, print_block
 from papers.retrieval_sets import Collection, medquad_halves, read_collection, sentences_outside, top_hits, wikiqa
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.evaluation.tasks import find_tasks
-from pellucid.text.words import display_form
 
 N_SENTENCES, BANK, N_NEAR = 60_000, 10_000, 32  # neighbours of a text are the 32 nearest of 10,000 sentences
 STEPS, BATCH, TEMPERATURE, WEIGHTS = 600, 256, 0.07, (0.2, 0.3, 0.4, 0.5, 0.6)
@@ -142,7 +141,7 @@ def measured(data: Path, kept: Path) -> Scores:
     encode = CachedEncoder("minilm", pellucid.load("minilm").encode, kept)
     texts, table = fitted_texts(data), static.word_vectors(np.arange(len(static.vocabulary)))
     fit = Fit(table, word_counts(static, texts), encode(texts))
-    each = unit_rows(encode([display_form(form) for form in static.vocabulary.forms]))
+    each = unit_rows(encode(list(static.vocabulary.forms)))
     each = (each - each.mean(axis=0)) * np.linalg.norm(table, axis=1, keepdims=True)
     both, near = np.hstack([table, each]).astype(np.float32), fit.neighbours()
     words = {

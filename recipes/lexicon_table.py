@@ -20,7 +20,7 @@ from pellucid.lexicon import Clusters
 from pellucid.static import RefinementSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.tuning import PairBags, refine
-from pellucid.text.words import Vocabulary, display_form
+from pellucid.text.words import Vocabulary
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,7 @@ def named_by_words(vocabulary: Vocabulary, table: Any, *, among: int = 20_000) -
         of = common if common.indptr[number] < common.indptr[number + 1] else columns
         part = slice(of.indptr[number], of.indptr[number + 1])
         best = of.indices[part][np.argsort(-of.data[part], kind="stable")[:_ABOUT]]
-        words = tuple(display_form(vocabulary.words[row]) for row in best)
+        words = tuple(vocabulary.words[row] for row in best)
         name = ", ".join(words[:_NAMED_BY]) or "nothing"
         taken[name] = taken.get(name, 0) + 1
         found.append(Dimension(name if taken[name] == 1 else f"{name} ({taken[name]})", words))

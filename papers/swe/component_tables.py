@@ -49,7 +49,7 @@ from pellucid.errors import InputError
 from pellucid.static.bags import Bags
 from pellucid.static.training.segmentation import word_finder
 from pellucid.text.tables import read_texts
-from pellucid.text.words import Vocabulary, display_form
+from pellucid.text.words import Vocabulary
 from recipes.static_multi import open_e5
 
 _CHUNK_WORDS = 8_192  # words at a time
@@ -91,7 +91,7 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
     plain.no_padding()
     plain.no_truncation()
     for start in range(0, len(words), _CHUNK_WORDS):
-        chunk = [display_form(word) for word in words[start : start + _CHUNK_WORDS]]
+        chunk = words[start : start + _CHUNK_WORDS]
         for row, encoding in enumerate(plain.encode_batch(chunk, add_special_tokens=False), start):
             vectors[row] = _token_vectors(model, table, np.array(encoding.ids, np.int64)).sum(axis=0)
     return StaticEmbedder(Vocabulary(list(words), subwords), vectors)

@@ -196,14 +196,3 @@ def test_bundled_models_saved_and_opened_are_the_same_ones(name, tmp_path):
     again.scale({0: 1000}).save_pretrained(tmp_path / "m")
     assert not same(pellucid.load(tmp_path / "m"), model)
     assert locate(name).exists() and isinstance(model, (StaticEmbedder, AnchorEmbedder, StaticLexiconEmbedder))
-
-
-@pytest.mark.full
-def test_what_spelling_reads_of_an_edited_model_counts():
-    """Two models of one table, edited from different ones, give other vectors to words that are spelled."""
-    model = pellucid.load("static-multi")
-    edited, other = model.scale({5: 0.5}), model.scale({5: 0.5})
-    assert same(edited, other)
-    unedited = other._unedited.mixing
-    other._unedited = other._unedited._replace(mixing=other._unedited.mixing._replace(factors=2 * unedited.factors))
-    assert not same(edited, other)

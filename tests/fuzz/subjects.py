@@ -116,7 +116,7 @@ def save(name: str, model: Any, path: Path, place: Path) -> None:
 
 
 def _static(place: Path, teacher: Any, seed: int, *, spells: bool = False) -> StaticEmbedder:
-    words = [*WORDS, "sick▁boy", "東京", "京都", "に"]
+    words = [*WORDS, "東京", "京都", "に"]
     vectors = np.random.default_rng(seed).normal(size=(len(words), 8)).astype(np.float32)
     spelling = np.random.default_rng(seed).integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
     return StaticEmbedder(Vocabulary(words, word_piece().backend_tokenizer), vectors, spelling=spelling)

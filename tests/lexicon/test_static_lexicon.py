@@ -19,7 +19,7 @@ from pellucid.lexicon.static import WordClusters
 from pellucid.text.words import Vocabulary
 from refusals import check_refused, refused
 
-WORDS = ["bank", "loan", "mortgage", "river", "the", "new▁york", "ﬀ", "東京"]
+WORDS = ["bank", "loan", "mortgage", "river", "the", "new", "ﬀ", "東京"]
 NAMES = ["money", "debts", "water", "cities"]
 WEIGHTS = np.array(
     [[2, 0, 1, 0], [1, 4, 0, 0], [1, 3, 0, 0], [0, 0, 5, 0], [0, 0, 0, 0], [0, 0, 0, 2], [0.5, 0, 0, 0], [0, 0, 0, 3]]
@@ -105,9 +105,9 @@ def test_rows_of_an_explanation_add_up_and_name_the_word(model):
     ):
         assert [text[start:end] for start, end in spans] == words
     assert (why.unknown_words(), why.coverage[0].known, why.coverage[0].total, why.coverage[0].partly) == (
-        ["of", "gives", "a", "and"],
+        ["of", "York", "gives", "a", "and"],
         7,
-        12,
+        13,
         0,
     )
     assert [(row.name, row.contribution) for row in model.explain("river").rows] == [("water", pytest.approx(1))]
@@ -154,9 +154,9 @@ def sum_of(model, text):
 
 
 def test_words_can_be_reweighted(model):
-    lighter = model.reweight({"bank": 0.5, "new york": 0})
+    lighter = model.reweight({"bank": 0.5, "new": 0})
     assert rounded(lighter)[0] == pytest.approx(rounded(model)[0] / 2, rel=1e-6) and not rounded(lighter)[5].any()
-    assert lighter.encode("new york").nnz == 0 and lighter.explain("new york").coverage[0].known == 1
+    assert lighter.encode("new").nnz == 0 and lighter.explain("new").coverage[0].known == 1
 
 
 TABLE = sparse.csr_matrix(WEIGHTS)
@@ -204,14 +204,14 @@ def test_clusters_are_called_by_the_words_that_fire_them(model, opened):
         "bank, loan, mortgage",
         "loan, mortgage",
         "river, bank",
-        "東京, new york",
+        "東京, new",
         "loan, mortgage (2)",
         "nothing",
     ]
     assert names.names == expected
     assert names[0].about == ("bank", "loan", "mortgage", "ﬀ") and names["nothing"].about == ()
     few = named_by_words(model.vocabulary, table, among=2)
-    assert few.names[:4] == ["bank, loan", "loan", "bank", "東京, new york"]  # the last has no word among the first two
+    assert few.names[:4] == ["bank, loan", "loan", "bank", "東京, new"]  # the last has no word among the first two
 
 
 @pytest.mark.parametrize("factor", [1e6, 1e-3])

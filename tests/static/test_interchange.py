@@ -22,7 +22,7 @@ from pellucid.text.words import Vocabulary
 from refusals import check_refused, refused
 from tiny_models import piece_tokenizer
 
-LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024"]
+LOWER = ["the", "apple", "token", "café", ",", "new", "don't", "οδος", "don", "t", "2024"]
 CASED = ["the", "Apple", "apple", "token", "New", "york", "."]
 TEXTS = [
     "The apple, the token.",
@@ -30,7 +30,7 @@ TEXTS = [
     "",
     "nothing known hier",
     "Don't: CAFÉ 2024\u00a0, ΟΔΟΣ οδος",
-    "new▁york New, York",
+    "New, York",
     "the " * 900 + "apple",
 ]
 EXTRA = ["apples", "tokens", "Tokenisers", "unheard"]
@@ -104,23 +104,13 @@ def test_the_teachers_tokenizer_is_saved_without_padding_and_truncation_and_read
 
 
 def test_a_vocabulary_that_cuts_scripts_is_for_this_library_alone(tmp_path):
-    words, texts = ["東京", "東京都", "に", "the", "new▁york"], ["東京都に行く。The", "new york"]
+    words, texts = ["東京", "東京都", "に", "the", "new"], ["東京都に行く。The", "new york"]
     model(words).save_pretrained(tmp_path / "m", dtype="int8")
     assert not {"tokenizer.json", "modules.json"} & {path.name for path in (tmp_path / "m").iterdir()}
     assert "model_type" not in json.loads((tmp_path / "m" / "config.json").read_text())
     opened = pellucid.load(tmp_path / "m")
     assert opened.vocabulary.words == words
     np.testing.assert_array_equal(reopened(opened, tmp_path / "again").encode(texts), opened.encode(texts))
-
-
-def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path, encoded_by_others):
-    made = StaticEmbedder(Vocabulary(["new▁york", "new", "york"]), np.eye(3, dtype=np.float32))
-    texts = ["New York", "new, york"]
-    rows = reopened(made, tmp_path / "m").encode(texts)
-    np.testing.assert_array_equal(rows, made.encode(texts))
-    assert rows[0].argmax() == 0
-    for theirs in encoded_by_others(tmp_path / "m", texts):
-        np.testing.assert_allclose(theirs, rows[[1, 1]], atol=1e-6)
 
 
 @pytest.mark.parametrize("more", [[], ["The"]])
@@ -230,15 +220,15 @@ BROKEN = [
     (b"1 99999999\n", "line 1"),
     (b"999999999999 2\na 1 2\n", "says 999999999999 words, the file holds 1"),
     (b"1 2\na 1 2\nb 3 4\n", "says 1 words, the file holds 2"),
-    (b"a 1 2\nb 3\n", "line 2: expected a word and 2 numbers"),
-    (b"a 1 2\nb 3 four\n", "line 2: expected a word and 2 numbers"),
+    (b"a 1 2\nb 3\n", "line 2: expected a word and 2 finite numbers"),
+    (b"a 1 2\nb 3 four\n", "line 2: expected a word and 2 finite numbers"),
     (b"a 1 2\nb 3 4 \n\nc 5 6\n", "line 3"),
-    (b"a 1 2\nb nan 4\n", "line 2.*not finite"),
-    (b"a 1 2\nb 3 inf\n", "line 2.*not finite"),
-    (b"a 1 2\nb 3 1e39\n", "line 2.*not finite"),
+    (b"a 1 2\nb nan 4\n", "line 2.*2 finite numbers"),
+    (b"a 1 2\nb 3 inf\n", "line 2.*2 finite numbers"),
+    (b"a 1 2\nb 3 1e39\n", "line 2.*2 finite numbers"),
     (b"a 1 2\n\xff\xfe 3 4\n", "line 2.*not UTF-8"),
-    (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2: expected a word and 2 numbers"),
-    (b"x" * (5 << 20), "not a text file"),
+    (b"2 2\nthe \x00\x01\x02\x03\x04\n", "line 2: expected a word and 2 finite numbers"),
+    (b"x" * (5 << 20), "line 1"),
 ]
 ARCHIVES = [(".gz", gzip.compress(GLOVE.encode() * 1000)), (".xz", lzma.compress(GLOVE.encode() * 1000))]
 

@@ -20,7 +20,7 @@ from pellucid.static.precision import PackedRows, common_scale, convert, pack, q
 from pellucid.text.words import Vocabulary
 from refusals import check_refused, refused
 
-WORDS = ["the", "apple", "token", "nothing", "new▁york", "東京"]
+WORDS = ["the", "apple", "token", "nothing", "new", "東京"]
 TEXTS = ["The apple and the token", "new york, 東京!", "unknown", ""]
 
 

@@ -179,13 +179,3 @@ def test_a_reweighted_word_counts_by_its_factor(model, factor, text):
     why = changed.explain("apple pear", text)
     assert why.score == pytest.approx(float(changed.similarity(*changed.encode(["apple pear", text]))[0, 0]), abs=1e-4)
     assert changed.coverage([text]) == model.coverage([text])
-
-
-def test_phrases_are_reweighted_and_saved(tmp_path):
-    model = StaticEmbedder(Vocabulary(["new\u2581york", "york", "rome"]), np.eye(3, dtype=np.float32))
-    changed = model.reweight({"New York": 3, "rome": 0})
-    np.testing.assert_allclose(changed.encode("New York, York, Rome"), unit(3, 1, 0), atol=1e-6)
-    changed.save_pretrained(tmp_path / "changed")
-    again = StaticEmbedder.from_pretrained(tmp_path / "changed")
-    np.testing.assert_array_equal(again.vectors, changed.vectors)
-    assert again.dimensions.names == model.dimensions.names

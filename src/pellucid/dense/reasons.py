@@ -23,7 +23,7 @@ from pellucid.explain.groups import CONTEXT_NAME
 from pellucid.explain.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
 from pellucid.process import cached_property
 from pellucid.static.words import check_pair_count
-from pellucid.text.words import JOINER, Coverage, Span
+from pellucid.text.words import Coverage, Span
 
 _COMMON = "what all texts have in common"
 
@@ -124,7 +124,7 @@ class EncoderQuery(Query):
         """Return the query in which some words count more or less: their parts of its vector are multiplied."""
         if self.model.reasons_at_hand is None:
             return self
-        words = [row.key[0].replace(JOINER, " ") for row in map(self.parts.row, range(len(self.parts.vectors)))]
+        words = [row.key[0] for row in map(self.parts.row, range(len(self.parts.vectors)))]
         times = np.array([factors.get(word, factors.get(word.lower(), 1.0)) for word in words])
         vectors = times[:, None] * self.parts.vectors
         moved = self.coordinates + (vectors - self.parts.vectors).sum(axis=0)

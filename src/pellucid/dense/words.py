@@ -54,7 +54,7 @@ from pellucid.text.inputs import check_texts
 from pellucid.text.sentences import bundled_sentences
 from pellucid.text.tables import Corpus, read_texts
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import Span, Vocabulary, Word, display_form
+from pellucid.text.words import Span, Vocabulary, Word
 
 TABLES = ("static-en", "static-multi")
 """The bundled tables that are tried where none is given."""
@@ -160,7 +160,7 @@ class WordReasons(Reasons):
 
         def row(number: int) -> Row:
             words = words_by_part[number]
-            name, spans = display_form(words[0].text), tuple((word.start, word.end) for word in words)
+            name, spans = words[0].text, tuple((word.start, word.end) for word in words)
             return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.forms[keys[number]],), kind=WORD)
 
         def importance(vector2: Floats) -> list[tuple[Span, float]]:

@@ -78,7 +78,6 @@ class WordCache:
         self._keys_for = lru_cache(_MAX_CACHED_TERMS)(analyser.keys)
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._query_word = lru_cache(_MAX_CACHED_TERMS)(self._read_query_word)
-        self._phrase_models = {name for name, model in models.items() if model.vocabulary.needs_spaces(is_ascii=True)}
         self._reader: WordNumbers | None = None
         self._lock = RLock()
 
@@ -107,9 +106,7 @@ class WordCache:
         return number
 
     def _is_cut_by(self, name: str, texts: Iterable[str]) -> bool:
-        """Whether a static model cuts texts in its own way: where it has phrases, or scripts without spaces."""
-        if name in self._phrase_models:
-            return True
+        """Whether a static model cuts texts in its own way: those in scripts without spaces."""
         return self.models[name].vocabulary.cuts_scripts and not all(map(str.isascii, texts))
 
     def rows(self, name: str, texts: list[str], words: WordList) -> tuple[WordList, SpelledRows | None]:

@@ -47,7 +47,7 @@ from pellucid.static.bulk import BulkRows
 from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.static.precision import as_kernel_array
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import Coverage, Span, Vocabulary, Word, display_form, part_known
+from pellucid.text.words import Coverage, Span, Vocabulary, Word, part_known
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -126,7 +126,7 @@ class _ClusterQuery(Query):
                 gaps.append((word.start, word.end))
             elif not vocabulary.has_row(word.text):
                 form = vocabulary.forms[row]
-                partial.append((word.text, display_form(form), part_known(lowercase(word.text), form)))
+                partial.append((word.text, form, part_known(lowercase(word.text), form)))
         return Coverage.from_words(len(self._words) - len(gaps), len(self._words), partial), tuple(gaps)
 
     @cached_property
@@ -283,7 +283,7 @@ class StaticLexiconEmbedder(Embedder):
         """Return a model in which some words count more or less: their weights are multiplied.
 
         Args:
-            factors: word -> factor; phrases too: {"immune": 0.3, "new york": 2}.
+            factors: word -> factor: {"immune": 0.3, "new": 2}.
 
         Raises:
             InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million.

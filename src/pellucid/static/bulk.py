@@ -1,7 +1,7 @@
 """Encoding many texts: blocks of texts go through the C kernels (native/words.c, pooling.c) on several threads.
 
 Texts are joined into blocks of UTF-8, and threads take blocks in turn. Python is asked only about the few words that
-the index of the vocabulary does not hold, and about texts with phrases or in scripts without spaces: these are first
+the index of the vocabulary does not hold, and about texts in scripts without spaces: these are first
 rewritten with spaces between their words. benchmarks/static_speed.md has what each idea gave.
 """
 
@@ -211,9 +211,7 @@ class _Reader:
         With `normal`, the texts are as `Vocabulary.spaced` gives them; else they are rewritten so if need be.
         """
         vocabulary = self._vocabulary
-        if not normal and vocabulary is not None and vocabulary.needs_spaces(is_ascii=True):
-            texts, normal = vocabulary.spaced(texts), True
-        elif not normal and vocabulary is not None:
+        if not normal and vocabulary is not None:
             texts, normal = _spaced_if_few(texts, vocabulary)
         block = self._block(texts)
         n_bytes = len(block) - PADDING

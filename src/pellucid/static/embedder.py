@@ -32,16 +32,16 @@ from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Query
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.persistence.folder import locate
-from pellucid.persistence.store import is_sound
+from pellucid.persistence.store import is_sound, write_tensors
 from pellucid.process import cached_property
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.folder import (
+    SPELLING,
     STOCK_CONFIG,
     is_stock,
     read_spelling,
     read_static,
     read_text_vectors,
-    write_spelling,
     write_static,
 )
 from pellucid.static.precision import (
@@ -50,10 +50,10 @@ from pellucid.static.precision import (
     StoredTable,
     floats,
 )
-from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited, ngram_weights
+from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, ngram_weights
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.text.unicode import lowercase, unspaced_run
-from pellucid.text.words import JOINER, Coverage, Span, Vocabulary, display_form
+from pellucid.text.words import Coverage, Span, Vocabulary
 
 _TABLE = "dimensions.tsv"
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words make poor names
@@ -66,7 +66,7 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
     rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
     rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
     units = l2_normalize(model.word_vectors(rows))
-    words = [display_form(model.vocabulary.words[row]) for row in rows]
+    words = [model.vocabulary.words[row] for row in rows]
     dimensions: list[Dimension] = []
     used_names: set[str] = set()
     for index, column in enumerate(units.T):
@@ -81,8 +81,7 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
 
 def _names(word: str) -> bool:
     """Whether `word` can name a dimension: only letters, and more of them than most function words have."""
-    letters = word.replace(JOINER, "")
-    return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
+    return word.isalpha() and len(word) > (1 if unspaced_run.fullmatch(word) else 2)
 
 
 class StaticEmbedder(Embedder):
@@ -92,8 +91,7 @@ class StaticEmbedder(Embedder):
     part of the embedding's squared length (1) in its direction. There are at most 250,000. Repeated words are one row,
     upper and lower case together where they have the same vector. A word that is not in the vocabulary but is read as
     its prefix there is named with it: "tokenisers (read as token)"; with spelling, with the known words that weigh most
-    in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only itself. A phrase of the
-    vocabulary is one word: "new york".
+    in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only itself.
 
     Attributes:
         vocabulary: the words and the rule that finds a row for any word.
@@ -149,7 +147,6 @@ class StaticEmbedder(Embedder):
         self.dtype = dtype or str(vectors.dtype)
         self._dimensions = dimensions
         self.spelling = spelling
-        self._unedited: Unedited | None = None  # what spelling reads, once dimensions were edited
         if spelling is not None and (spelling.dtype != np.uint8 or spelling.shape != (BUCKETS,)):
             actual = f"{spelling.dtype} {list(spelling.shape)}"
             raise InputError(f"the weights of n-grams are {actual}, not uint8 [{BUCKETS}]")
@@ -167,10 +164,7 @@ class StaticEmbedder(Embedder):
     def _speller(self) -> Speller | None:
         if self.spelling is None:
             return None
-        if self._unedited is None:
-            return Speller(self.vocabulary, self.vectors, self.scales, self.spelling)
-        vectors, scales, _, mixing = self._unedited
-        return Speller(self.vocabulary, vectors, scales, self.spelling, mixing)
+        return Speller(self.vocabulary, self.vectors, self.scales, self.spelling)
 
     def spelled_rows(self) -> SpelledRows | None:
         """Return where words outside the vocabulary get rows, beyond those of the table; None without spelling."""
@@ -200,9 +194,7 @@ class StaticEmbedder(Embedder):
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any]) -> StaticEmbedder:
         table = read_static(folder)
-        spelling, unedited = read_spelling(folder, *table.vectors.shape)
-        model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
-        model._unedited = unedited
+        model = cls(*table[:3], spelling=read_spelling(folder), dtype=table.dtype)
         if not (folder / _TABLE).exists():
             return model
         dimensions, factors = read_dimensions(folder / _TABLE, model.get_embedding_dimension())
@@ -216,8 +208,7 @@ class StaticEmbedder(Embedder):
         of int4, and one whose vocabulary cuts scripts without spaces into words. They know the rule for unknown words
         only as far as it is written out: the vocabulary in any case (in a cased vocabulary: lower, Capitalised and
         UPPER), and `extra_words`. For the same vectors there, give the words of your texts; docs/benchmarks.md has
-        what is lost without (5.4 points of nDCG@10 on SciFact with static-en). They do not recognize phrases:
-        "new york" is two words to them.
+        what is lost without (5.4 points of nDCG@10 on SciFact with static-en).
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
@@ -240,16 +231,14 @@ class StaticEmbedder(Embedder):
         write_static(folder, table, extra_words=extra_words)
         write_dimensions(folder / _TABLE, self.dimensions)
         if self.spelling is not None:
-            write_spelling(folder, self.spelling, self._unedited, dtype)
+            write_tensors(folder / SPELLING, {"weights": self.spelling})
         return {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
 
     def identity(self) -> dict[str, Any]:
         """Return all that the vectors depend on, for `fingerprint`."""
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
-        before = self._unedited  # what spelling reads of a model whose dimensions were edited
-        table = {"vectors": np.asarray(self.vectors), "scales": self.scales}
-        unedited = before and [np.asarray(before.vectors), before.scales, before.mixing]
-        return {**words, **table, "unedited": unedited}
+        # The last key has no meaning: the fingerprints that bundled folders hold were made with it.
+        return {**words, "vectors": np.asarray(self.vectors), "scales": self.scales, "unedited": None}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -265,30 +254,18 @@ class StaticEmbedder(Embedder):
     def _with(self, vectors: Any, scales: Vectors | None, dimensions: Dimensions | None) -> StaticEmbedder:
         """Return the model with another table of the same dtype."""
         spelling, dtype = self.spelling, self.dtype
-        model = StaticEmbedder(self.vocabulary, vectors, scales, dimensions=dimensions, spelling=spelling, dtype=dtype)
-        model._unedited = self._unedited
-        return model
+        return StaticEmbedder(self.vocabulary, vectors, scales, dimensions=dimensions, spelling=spelling, dtype=dtype)
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
         if columns == list(range(self.get_embedding_dimension())):  # only the names change
             return self._with(self.vectors, self.scales, edit.dimensions)
         if columns is not None:  # the table keeps its dtype
-            model = self._with(self.vectors[:, columns], self.scales, edit.dimensions)
-        else:
-            vectors = self.word_vectors(np.arange(len(self.vocabulary)))
-            vectors = edit.mixing.applied(vectors).astype(np.float32)
-            if not is_sound(vectors, MAX_ABS_VALUE):
-                raise InputError(f"the edits together give vectors beyond {MAX_ABS_VALUE:g}; scale less")
-            model = StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
-        if self.spelling is not None:
-            before = self._unedited
-            model._unedited = (
-                Unedited(self.vectors, self.scales, self.dtype, edit.mixing)
-                if before is None
-                else before._replace(mixing=before.mixing.then(edit.mixing))
-            )
-        return model
+            return self._with(self.vectors[:, columns], self.scales, edit.dimensions)
+        vectors = edit.mixing.applied(self.word_vectors(np.arange(len(self.vocabulary)))).astype(np.float32)
+        if not is_sound(vectors, MAX_ABS_VALUE):
+            raise InputError(f"the edits together give vectors beyond {MAX_ABS_VALUE:g}; scale less")
+        return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
 
     def reweight(self, factors: Mapping[str, float]) -> StaticEmbedder:
         """Return a model in which some words count more or less: their vectors are multiplied.
@@ -297,7 +274,7 @@ class StaticEmbedder(Embedder):
         case, and words that are known by it as their beginning. A word with the factor 0 is still a known one.
 
         Args:
-            factors: word -> factor; phrases too: {"immune": 0.3, "new york": 2}.
+            factors: word -> factor: {"immune": 0.3, "new": 2}.
 
         Raises:
             InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million, or
@@ -305,11 +282,7 @@ class StaticEmbedder(Embedder):
         """
         by_row = self.vocabulary.factors(factors)
         rows, times = list(by_row), np.array(list(by_row.values()), np.float32)
-        model = self._with(*_reweighted(self.vectors, self.scales, rows, times), self._dimensions)
-        if self._unedited is not None:
-            vectors, scales = _reweighted(*self._unedited[:2], rows, times)
-            model._unedited = self._unedited._replace(vectors=vectors, scales=scales)
-        return model
+        return self._with(*_reweighted(self.vectors, self.scales, rows, times), self._dimensions)
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension].
@@ -370,7 +343,7 @@ class StaticEmbedder(Embedder):
         vectors = self.word_vectors(np.arange(len(self.vocabulary)))
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
-        return [(display_form(self.vocabulary.words[row]), float(scores[row])) for row in best]
+        return [(self.vocabulary.words[row], float(scores[row])) for row in best]
 
 
 def _reweighted(
@@ -403,7 +376,8 @@ def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
 
     A word of letters gets it from the known words spelled like it and, where few are, from its beginning; a number or
     code from its beginning. Each also has a part that is similar only to itself. Known words keep their
-    vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of dimensions keep the spelling.
+    vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of dimensions keep the spelling, which
+    then reads the edited table.
 
     Args:
         model: a static model; it is not changed.

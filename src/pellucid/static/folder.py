@@ -4,8 +4,6 @@ Those two know token ids and rows, not our rule for words out of the vocabulary 
 rule is applied when the folder is written: every string it finds a row for gets a token id of its own, and `mapping`
 sends the id to the row. Other strings stay unknown there; here they are found by the rule.
 
-Phrases have ids that only text with "▁" itself reaches: no tokenizer of theirs joins words.
-
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
 is the table in memory. An int4 table, and a vocabulary that cuts scripts without spaces, are not for them: such a
 folder has no tokenizer of theirs, and is not marked as one of model2vec.
@@ -13,15 +11,12 @@ folder has no tokenizer of theirs, and is not marked as one of model2vec.
 Word vectors as text, one word a line: the form of word2vec, GloVe, fastText (.vec) and the SWE authors' files.
 
 A first line of two whole numbers ("count dimension") is optional. Words may hold spaces, as some of GloVe's do: the
-last `dimension` fields of a line are the vector. A key of several words (`new▁york`) is kept; no text reaches it.
+last `dimension` fields of a line are the vector.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -34,8 +29,7 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.core.mixing import mixing_tensors, read_mixing
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import CorpusError, InputError, ModelFolderError, warn
 from pellucid.persistence.store import (
     is_sound,
     read_regular,
@@ -46,17 +40,20 @@ from pellucid.persistence.store import (
 )
 from pellucid.persistence.untrusted import MAX_TOKENIZER, StoredTokenizer
 from pellucid.static.precision import MAX_ABS_VALUE, MAX_NAN_CHECK_BYTES, PackedRows, StoredTable, convert, pack
-from pellucid.static.spelling import BUCKETS, Unedited
-from pellucid.text.lines import UNPACKERS, UNREADABLE
+from pellucid.static.spelling import BUCKETS
+from pellucid.text.lines import read_lines
 from pellucid.text.unicode import well_formed
-from pellucid.text.words import Vocabulary, is_phrase, split_words
+from pellucid.text.words import Vocabulary, split_words
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
 """What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""
 
 _STOCK_DTYPES = ("float32", "float16", "int8")
 _MAX_WORDS_BYTES = 1 << 30
-_TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
+_TENSORS = "model.safetensors"
+SPELLING = "spelling.safetensors"
+"""The file of the weights of n-grams, of a model with spelling."""
+
 _DIMENSION = "dimension"  # what the metadata of packed vectors call it
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
@@ -165,7 +162,7 @@ def _likely_spellings(vocabulary: Vocabulary, extra_words: Iterable[str]) -> Ite
         # That normaliser lowers letter by letter; Python's lower() knows the other sigma at the end of a word.
         yield from ((f"{word[:-1]}\u03c3", word) for word in vocabulary.words if word.endswith("\u03c2"))
         return
-    for word in chain((word for word in vocabulary.words if not is_phrase(word)), extra_words):
+    for word in chain(vocabulary.words, extra_words):
         yield from ((spelling, spelling) for spelling in (word, word.lower(), word.capitalize(), word.upper()))
 
 
@@ -179,7 +176,7 @@ def read_static(folder: Path) -> StoredTable:
     vectors = _float_or_int8(path, tensors)
     if vectors is None:
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(_STOCK_DTYPES)}")
-    if len(vectors) <= words or (len(vectors) > words + 1 and not (folder / _SPELLING).exists()):
+    if len(vectors) != words + 1:
         raise _unfit(path, words, f"{len(vectors)} rows, expected one more than words")
     weights, mapping = tensors.get("weights"), tensors.get("mapping")
     ids = len(vectors) if mapping is None else mapping.size
@@ -245,54 +242,15 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     return Vocabulary(words, tokenizer)
 
 
-def write_spelling(
-    folder: Path, weights: npt.NDArray[np.uint8], unedited: Unedited | None, dtype: str | None = None
-) -> None:
-    """Write the weights of n-grams and, of a model whose dimensions were edited, the table before that."""
-    tensors: dict[str, npt.NDArray[Any]] = {"weights": weights}
-    metadata = None
-    if unedited is not None:
-        dtype = dtype or unedited.dtype
-        vectors, scales = convert(unedited.vectors, unedited.scales, dtype)
-        if dtype == "int4":
-            metadata, tensors["packed"] = {_DIMENSION: str(vectors.shape[1])}, pack(vectors)
-        else:
-            tensors["embeddings"] = vectors
-        if scales is not None:
-            tensors["scales"] = scales
-        tensors |= mixing_tensors(unedited.mixing)
-    write_tensors(folder / _SPELLING, tensors, metadata)
-
-
-def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray[np.uint8] | None, Unedited | None]:
-    """Return what `write_spelling` wrote, None for what is missing; checked against the table's shape."""
-    path = folder / _SPELLING
+def read_spelling(folder: Path) -> npt.NDArray[np.uint8] | None:
+    """Return the weights of n-grams of a model with spelling, None without."""
+    path = folder / SPELLING
     if not path.exists():
-        return None, None
-    tensors, metadata = read_tensors(path)
-    weights = tensors.get("weights")
+        return None
+    weights = read_tensors(path)[0].get("weights")
     if weights is None or weights.dtype != np.uint8 or weights.shape != (BUCKETS,):
         raise ModelFolderError(f"{path} holds no 'weights' of n-grams, uint8 [{BUCKETS}]; make the model again")
-    scales, dtype = tensors.get("scales"), "int4"
-    vectors: Any
-    if "packed" in tensors:
-        vectors, scales = _packed(path, words, tensors, metadata)
-    elif "embeddings" in tensors:
-        table = _float_or_int8(path, tensors)
-        if table is None or len(table) != words:
-            raise ModelFolderError(f"{path}: 'embeddings' {list(tensors['embeddings'].shape)} are of another model")
-        vectors, dtype = table, str(table.dtype)
-        if (scales is not None) != (dtype == "int8"):
-            raise ModelFolderError(f"{path}: {dtype} 'embeddings' with{'out' * (scales is None)} 'scales'")
-        if scales is not None:
-            _check_scales(scales, path, "scales", words)
-            scales = scales.copy()
-    else:
-        return weights.copy(), None
-    mixing = read_mixing(tensors, vectors.shape[1], dimension, path)
-    if mixing is None:
-        raise ModelFolderError(f"{path} holds a table before its dimensions were edited, and not the edits")
-    return weights.copy(), Unedited(vectors, scales, dtype, mixing)
+    return weights.copy()
 
 
 def _read_words(path: Path) -> list[str]:
@@ -327,86 +285,49 @@ def not_finite(text: str) -> InputError:
 
 
 _MAX_DIMENSIONS = 1 << 16
-_MAX_LINE_BYTES = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
-_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def read_text_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Read word vectors as text, plain or compressed: the words, and float32 [words, dimension]."""
     # A word that is blank or occurs again is skipped with a warning: of the latter the first vector counts.
-    lines = enumerate(_lines(path), 1)
-    _, first = next(lines, (1, b""))
-    dimension, promised = _first_line(first, path)
     vectors: dict[str, npt.NDArray[np.float32]] = {}
-    skipped, first_skipped = 0, ""
-    for number, line in lines if promised >= 0 else chain([(1, first)], lines):
-        word, vector = _word_and_vector(line, dimension, f"{path}, line {number}")
-        if not word or word.isspace() or word in vectors:
-            skipped += 1
-            first_skipped = first_skipped or f"{number} ({word!r})"
-        else:
-            vectors[word] = vector
-    if promised >= 0 and len(vectors) + skipped != promised:
+    dimension, promised, skipped, first_skipped = 0, -1, 0, ""
+    try:
+        for number, line in enumerate(read_lines(path), 1):
+            if number == 1:
+                fields = line.split()
+                is_header = len(fields) == 2 and all(field.isdecimal() and len(field) < 16 for field in fields)
+                promised, dimension = map(int, fields) if is_header else (-1, len(fields) - (not line[:1].isspace()))
+                if not 1 <= dimension <= _MAX_DIMENSIONS:
+                    break
+                if is_header:
+                    continue
+            fields = line.rsplit(None, dimension)  # a word may hold spaces
+            try:
+                word, *numbers = fields if len(fields) > dimension or not line[:1].isspace() else ["", *fields]
+                with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is refused
+                    vector = np.array(list(map(float, numbers)), np.float32)
+            except ValueError:
+                vector = np.zeros(0, np.float32)
+            if len(vector) != dimension or not np.isfinite(vector).all():
+                expected = f"expected a word and {dimension} finite numbers"
+                raise ModelFolderError(f"{path}, line {number}: {expected}, got {line[:60]!r}")
+            if not word or word.isspace() or word in vectors:
+                skipped += 1
+                first_skipped = first_skipped or f"{number} ({word!r})"
+            else:
+                vectors[word] = vector
+    except CorpusError as error:
+        raise ModelFolderError(str(error)) from error
+    if vectors and promised not in (-1, len(vectors) + skipped):
         raise ModelFolderError(
             f"{path}: line 1 says {promised} words, the file holds {len(vectors) + skipped}; is it truncated?"
         )
     if not vectors:
-        raise ModelFolderError(f"{path} holds no word vectors")
-    if skipped:
-        warnings.warn(
-            f"{path}: {skipped} lines repeat a word or have a blank one and were skipped, the first is line "
-            f"{first_skipped}",
-            stacklevel=3,
-        )
-    return list(vectors), np.array(list(vectors.values()))
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a plain or compressed file."""
-    number = 0
-    try:
-        with UNPACKERS.get(path.suffix.lower(), open)(path, "rb") as file:
-            while line := file.readline(_MAX_LINE_BYTES):
-                number += 1
-                if len(line) == _MAX_LINE_BYTES:
-                    raise ModelFolderError(f"{path}, line {number}: over {_MAX_LINE_BYTES:,} bytes; not a text file")
-                yield line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
-    except UNREADABLE as error:
-        raise ModelFolderError(f"{path} cannot be read after line {number}: {error}") from error
-
-
-def _first_line(line: bytes, path: Path) -> tuple[int, int]:
-    """Return the dimension and the number of words that a header gives; -1 for this where the line is a word's."""
-    fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
-        dimension, words = int(fields[1]), int(fields[0])
-    else:
-        has_blank_word = line[:1].isspace() and bool(fields) and _NUMBER.fullmatch(fields[0]) is not None
-        dimension, words = len(fields) - 1 + has_blank_word, -1
-    if not 1 <= dimension <= _MAX_DIMENSIONS:
         raise ModelFolderError(
-            f"{path} holds no word vectors: line 1 is {line[:60]!r}, not 'count dimension' or a word and its numbers. "
+            f"{path} holds no word vectors: line 1 must be 'count dimension', or a word and its numbers. "
             "A model is expected here; give a file of texts as the input"
         )
-    return dimension, words
-
-
-def _word_and_vector(line: bytes, dimension: int, where: str) -> tuple[str, npt.NDArray[np.float32]]:
-    """Return the word and the vector of a line."""
-    fields = line.split()
-    if len(fields) == dimension and line[:1].isspace():
-        fields = [b"", *fields]
-    elif len(fields) > dimension + 1:  # a word that holds spaces
-        fields = line.strip().rsplit(None, dimension)
-    try:
-        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is refused as such
-            word, vector = fields[0].decode("utf-8"), np.array(list(map(float, fields[1:])), np.float32)
-    except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{where}: the word {fields[0][:60]!r} is not UTF-8") from error
-    except (IndexError, ValueError):
-        word, vector = "", np.zeros(0, np.float32)
-    if len(vector) != dimension:
-        raise ModelFolderError(f"{where}: expected a word and {dimension} numbers, got {line[:60]!r}")
-    if not np.isfinite(vector).all():
-        raise ModelFolderError(f"{where}: the vector of {word[:60]!r} is not finite in float32")
-    return word, vector
+    if skipped:
+        warn(f"{path}: {skipped} lines repeat a word or have a blank one, the first is line {first_skipped}; left out")
+    return list(vectors), np.array(list(vectors.values()))

@@ -3,8 +3,7 @@
 Words are compared by their character n-grams. Each n-gram has a weight that is fitted to the table: how similar the
 vectors of the words are that share it. In "tokenisers", "token" weighs much and "ers" little. The vector is predicted
 from the most similar known words by kernel ridge regression: a weighted sum of their vectors at length 1. Where no
-known word is similar, the sum is short, and so is the predicted part. (Once dimensions were edited, all this is still
-done with the vectors before that, and the edits are applied to what comes out, as they were to the known words.)
+known word is similar, the sum is short, and so is the predicted part.
 
 What is missing is made up by the vector of the word's beginning, if that is known: the row that it has without
 spelling, and that the table was trained with. A word of fewer than four letters, or with anything but letters in it,
@@ -27,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import l2_normalize
-from pellucid.core.dimensions import Mixing
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.native.spelling import Spelling
@@ -65,15 +63,6 @@ class Predicted(NamedTuple):
     sums: _Floats  # [words, dimension] the predictions
 
 
-class Unedited(NamedTuple):
-    """A table as it was before its dimensions were edited: what spelling compares and adds up."""
-
-    vectors: Any  # float32, float16 or int8 [words, dimensions before], or `PackedRows`
-    scales: Vectors | None  # [words], only for int8
-    dtype: str  # what it is stored as
-    mixing: Mixing  # what the edits multiply vectors with
-
-
 class Speller:
     """Finds vectors for words by their spelling, for one table of word vectors; for any number of threads.
 
@@ -87,11 +76,9 @@ class Speller:
         vectors: Any,
         scales: Vectors | None,
         weights: npt.NDArray[np.uint8],
-        mixing: Mixing | None = None,
     ) -> None:
         """Take the table; the index of its n-grams is made at the first word."""
-        self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
-        self.weights, self.mixing = weights, mixing
+        self.vocabulary, self.vectors, self.scales, self.weights = vocabulary, vectors, scales, weights
         self.beginnings: Callable[[Sequence[str]], Iterable[int]] = partial(map, vocabulary.row)
         self._idle: list[Spelling] = []
 
@@ -128,8 +115,7 @@ class Speller:
         unique = _unique_directions(words, vectors.shape[1]) * unique_lengths[:, None]
         named_rows = _weightiest(predicted, beginnings, missing_shares * np.maximum(lengths, _FULL_LENGTH) / _LENGTH)
         named_rows[(lengths < _MIN_LENGTH) & (beginnings < 0)] = -1
-        vectors += unique * self._typical
-        return np.asarray(vectors if self.mixing is None else self.mixing.applied(vectors), np.float32), named_rows
+        return np.asarray(vectors + unique * self._typical, np.float32), named_rows
 
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return predictions for words of at most `MAX_WORD_CHARS` from the known ones; none for an empty one."""

@@ -26,14 +26,11 @@ from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import (
-    JOINER,
     SPELLED_WORD_SHARE,
     Coverage,
     Span,
     Vocabulary,
     Word,
-    as_phrase,
-    display_form,
     part_known,
 )
 
@@ -45,13 +42,11 @@ _MAX_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 def display_names(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | None) -> tuple[str, str]:
     """Return how a word of a text is shown in an explanation, and which known words its vector is of."""
-    shown = display_form(text)
     if spelled is None or row < len(vocabulary):
         read_as = vocabulary.forms[row]
-        return shown if read_as in (text, lowercase(text)) else f"{shown}{READ_AS}{display_form(read_as)})", read_as
-    forms = [vocabulary.forms[known_row] for known_row in spelled.named_rows(row - len(vocabulary))]
-    read_as = " + ".join(map(display_form, forms))
-    return f"{shown}{READ_AS}{read_as})" if read_as else f"{shown} (unknown)", read_as or lowercase(text)
+        return text if read_as in (text, lowercase(text)) else f"{text}{READ_AS}{read_as})", read_as
+    read_as = " + ".join(vocabulary.forms[known_row] for known_row in spelled.named_rows(row - len(vocabulary)))
+    return f"{text}{READ_AS}{read_as})" if read_as else f"{text} (unknown)", read_as or lowercase(text)
 
 
 class TextWords:
@@ -94,7 +89,7 @@ class TextWords:
     def _display_pair(self, index: int, row: int) -> tuple[str, str]:
         """Return a word as it is shown and what it is read as."""
         text = self._word(index).text
-        return display_form(text), display_form(display_names(text, row, self._vocabulary, self.spelled)[1])
+        return text, display_names(text, row, self._vocabulary, self.spelled)[1]
 
     @cached_property
     def rows(self) -> Integers:
@@ -120,9 +115,8 @@ class TextWords:
         words = list(map(self._word, positions[slice_for(ends, index)].tolist()))
         text, row = words[0].text, int(self.rows[index])
         name, read_as = display_names(text, row, self._vocabulary, self.spelled)
-        shown = display_form(text)
         return Row(
-            name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(read_as, lowercase(text)), kind=WORD
+            name, (text,), 0.0, 0.0, tuple(word[1:] for word in words), key=(read_as, lowercase(text)), kind=WORD
         )
 
 
@@ -256,7 +250,7 @@ class WordPairs:
         total = np.add.reduce(vectors)
         self._vectors = vectors * np.float32(weight / (np.sqrt(total.dot(total)) or 1.0))
         for word, factor in factors.items():
-            self._vectors[self._rows == model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
+            self._vectors[self._rows == model.vocabulary.row(word)] *= np.float32(factor)
         self._query, self._spelled, self._spans = query, spelled, list(spans_by_row.values())
         self._row_cache: dict[int, Row] = {}  # the words of the query that rows were made of
 
@@ -318,11 +312,11 @@ class WordPairs:
     def _word_row(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
         word = text[slice(*spans[0])]
-        phrase = word if word.isascii() and word.isalnum() else as_phrase(normalize(word).text)
-        if row < len(self._model.vocabulary) and (form := self._model.vocabulary.forms[row]) in phrase.split(JOINER):
-            phrase = form  # where one character is normalised to several words, that one
-        name, read_as = display_names(phrase, row, self._model.vocabulary, spelled)
-        return Row(name, (name,), 0.0, 0.0, spans, (), (), (read_as, lowercase(phrase)) if spelled else (read_as,))
+        word = word if word.isascii() and word.isalnum() else " ".join(normalize(word).text.split())
+        if row < len(self._model.vocabulary) and (form := self._model.vocabulary.forms[row]) in word.split():
+            word = form  # where one character is normalised to several words, that one
+        name, read_as = display_names(word, row, self._model.vocabulary, spelled)
+        return Row(name, (name,), 0.0, 0.0, spans, (), (), (read_as, lowercase(word)) if spelled else (read_as,))
 
 
 def sizes_from(ends: Integers) -> Integers:

@@ -6,8 +6,8 @@ drop the marks of a list, which differs between their files; here every characte
 dropped. An apostrophe is such a mark ("don't" is "don" and "t"), as in the tables of the authors; a combining mark is
 none. The rule is applied to the word form of a text (`unicode.py`), and spans stand in the user's own string.
 
-Beyond the paper, a vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds
-phrases: entries of several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
+Beyond the paper, a vocabulary cuts scripts that are written without spaces into the longest words it knows:
+`Vocabulary.split` does, `split_words` alone does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
@@ -36,18 +36,12 @@ from pellucid.text.unicode import (
     unspaced_run,
 )
 
-_Start = TypeVar("_Start")
 Item = TypeVar("Item")
 
 _PRE_TOKENIZER = BertPreTokenizer()
 MAX_WORD_CHARS = 100  # as BERT's own tokenizer has it: a longer word is unknown
 
-JOINER = "\u2581"
-"""The character between the words of a phrase in a vocabulary: "new▁york"."""
-
-_ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
-_BLANKS = re.compile(r"[^\S\x1c-\x1f]+")  # Python has four control characters among them, which belong to words
 _CHUNK_WORDS = 1_000  # of a vocabulary, looked at together: those of ASCII alone take a tenth of the time of others
 _MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered: 0.5 MB, of the 32 texts together 16 MB
 
@@ -191,21 +185,6 @@ def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
     return Coverage(len(words) - len(left_out), len(words)), left_out
 
 
-def is_phrase(word: str) -> bool:
-    """Whether a vocabulary's `word` is several words, joined by "▁"."""
-    return JOINER in word and all(word.split(JOINER))
-
-
-def display_form(word: str) -> str:
-    """Return a vocabulary's `word` as a person writes it: "new york" for "new▁york"."""
-    return word.replace(JOINER, " ") if is_phrase(word) else word
-
-
-def as_phrase(form: str) -> str:
-    """Return text in word form as one entry of a vocabulary, with a joiner between its words."""
-    return JOINER.join(filter(None, _BLANKS.split(form)))
-
-
 def is_recognizable_prefix(prefix: str, word: str) -> bool:
     """Whether a word read as `prefix` is read as enough of it: of less it is a guess ("asdfghqwerty" read as "as")."""
     return len(prefix) >= 3 and 2 * len(prefix) >= len(word)
@@ -250,7 +229,7 @@ class Vocabulary:
         forms: dict[int, str] = {}
         for word in self.words:
             if not (word.isascii() or is_word_form(word)):
-                form, row = as_phrase(normalize(word).text), self._row[word]
+                form, row = normalize(word).text.strip(), self._row[word]
                 if form and self._row.setdefault(form, row) == row:
                     forms[row] = form
         if not forms:
@@ -320,7 +299,7 @@ class Vocabulary:
         return row
 
     def factors(self, factors: Mapping[Any, Any]) -> dict[int, float]:
-        """Return factors of words and phrases ("new york") by row, after checking them."""
+        """Return factors of words by row, after checking them."""
         factor_by_row: dict[int, float] = {}
         if not isinstance(factors, Mapping):
             raise InputError(f"the factors are {shown(factors)}; give a dict of words and their factors")
@@ -329,13 +308,12 @@ class Vocabulary:
                 raise InputError(
                     f"{shown(word, 80)} is no word; give words and their factors, such as {{'immune': 0.3}}"
                 )
-            form = normalize(word).text
-            spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
-            if spelled is None:
-                similar_words = get_close_matches(lowercase(form), map(display_form, self.words), 1)
+            form = normalize(word).text.strip()
+            if not self.has_row(form):
+                similar_words = get_close_matches(lowercase(form), self.words, 1)
                 hint = f"; did you mean {similar_words[0]!r}?" if similar_words else ""
                 raise InputError(f"{shown(word, 80)} is not in the vocabulary{hint}")
-            row = self.row(spelled)
+            row = self.row(form)
             if row in factor_by_row:
                 raise InputError(f"{shown(word, 80)} is given twice; the vocabulary has it once")
             check_number(f"the factor of {shown(word, 80)}", factor, least=0, most=1_000_000)
@@ -345,22 +323,21 @@ class Vocabulary:
     def split(self, text: str) -> list[Word]:
         """Return the words of `text` as this vocabulary finds them, with their character spans.
 
-        After `split_words`: (1) what is in a script without spaces is cut off from what is not and, from the left, into
-        the longest words of the vocabulary; a character that begins none is a word by itself. A piece that is in the
-        vocabulary stays whole. (2) Words that together are a phrase of the vocabulary, with nothing but whitespace
-        between them, become one word, joined by "▁" as there; the longest phrase wins, from the left.
+        After `split_words`, what is in a script without spaces is cut off from what is not and, from the left, into the
+        longest words of the vocabulary; a character that begins none is a word by itself. A piece that is in the
+        vocabulary stays whole.
 
-        Only a vocabulary with a word of two or more characters in such a script does (1): a single sign such as "ツ"
+        Only a vocabulary with a word of two or more characters in such a script does so: a single sign such as "ツ"
         among English words would be found inside words that it has nothing to do with.
 
-        >>> [word.text for word in Vocabulary(["new\u2581york", "東京", "に"]).split("New York、東京都に")]
-        ['New▁York', '東京', '都', 'に']
+        >>> [word.text for word in Vocabulary(["東京", "に"]).split("To、東京都に")]
+        ['To', '東京', '都', 'に']
         """
         form = normalize(text)
         words = _split(form.text)
-        if self._unspaced_lengths and not form.text.isascii():
+        if self.cuts_scripts and not form.text.isascii():
             words = [part for word in words for part in self._cut(word)]
-        return _in_original(list(self._with_phrases(words, form.text)) if self._phrase_lengths else words, form)
+        return _in_original(words, form)
 
     def spaced(self, texts: list[str], *, normal: bool = False) -> list[str]:
         """Return texts, in word form, in which `split_words` finds the words that `split` finds in the originals.
@@ -368,42 +345,29 @@ class Vocabulary:
         With `normal` they are in word form already.
         """
         forms = texts if normal else [text if text.isascii() else normalize(text).text for text in texts]
-        if self.needs_spaces(is_ascii=True):
-            return list(map(self._spaced, forms))
-        if self.needs_spaces(is_ascii=False):
+        if self.cuts_scripts:
             return [form if form.isascii() else self._spaced(form) for form in forms]
         return forms
 
-    def needs_spaces(self, *, is_ascii: bool) -> bool:
-        """Whether words stand without spaces in a text: in ASCII alone only where the vocabulary has phrases."""
-        return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
-
     def _spaced(self, text: str) -> str:
-        if text.isascii():
-            pairs = pairwise(_ASCII_PIECE.findall(text.lower()))
-            if self._phrase_lengths.keys().isdisjoint(pairs):
-                return text
-        if not self._phrase_lengths and not self._has_mixed and JOINER not in text:  # else a piece may stay whole
+        if not self._has_mixed:  # else a piece may stay whole
             return unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
         return " ".join([word.text for word in self.split(text)])
 
     @cached_property
     def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:
         """The lengths of the known words in unspaced scripts by their first two characters, longest first."""
-        words = [word for word in self.forms if not word.isascii() and unspaced_run.fullmatch(word)]
-        return _lengths((word[:2], len(word)) for word in words if len(word) > 1)
+        lengths: dict[str, set[int]] = {}
+        for word in self.forms:
+            if len(word) > 1 and not word.isascii() and unspaced_run.fullmatch(word):
+                lengths.setdefault(word[:2], set()).add(len(word))
+        return {start: tuple(sorted(several, reverse=True)) for start, several in lengths.items()}
 
     @cached_property
     def _has_mixed(self) -> bool:
         """Whether a known word holds characters of unspaced scripts beside others."""
-        words = (word for word in self.forms if not word.isascii() and not is_phrase(word))
+        words = (word for word in self.forms if not word.isascii())
         return any(unspaced_run.search(word) and not unspaced_run.fullmatch(word) for word in words)
-
-    @cached_property
-    def _phrase_lengths(self) -> dict[tuple[str, str], tuple[int, ...]]:
-        """The numbers of words of the known phrases by their first two words in lower case, longest first."""
-        phrases = [word.split(JOINER) for word in self.forms if JOINER in word and is_phrase(word)]
-        return _lengths(((lowercase(parts[0]), lowercase(parts[1])), len(parts)) for parts in phrases)
 
     def _cut(self, word: Word) -> Iterator[Word]:
         """Yield `word`, or where it holds unspaced script its known words and what is left."""
@@ -438,21 +402,6 @@ class Vocabulary:
             position += len(part)
         return words
 
-    def _with_phrases(self, words: list[Word], text: str) -> Iterator[Word]:
-        """Yield `words` with those that are a phrase as one; words of unspaced scripts have nothing between them."""
-        done = 0
-        for start, pair in enumerate(pairwise(lowercase(word.text) for word in words)):
-            for length in self._phrase_lengths.get(pair, ()) if start >= done else ():
-                members = words[start : start + length]
-                phrase = JOINER.join(word.text for word in members)
-                gaps = (text[word.end : after.start] for word, after in pairwise(members))
-                if len(members) == length and self.has_row(phrase) and all(not gap or gap.isspace() for gap in gaps):
-                    yield from words[done:start]
-                    yield Word(phrase, members[0].start, members[-1].end)
-                    done = start + length
-                    break
-        yield from words[done:]
-
     def _prefix_row(self, word: str) -> int:
         if len(word) > MAX_WORD_CHARS or self.subwords is None:
             return -1
@@ -465,14 +414,6 @@ class Vocabulary:
             if row >= 0:
                 return row
         return -1
-
-
-def _lengths(starts: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...]]:
-    """Return for each start its lengths, longest first."""
-    lengths: dict[_Start, set[int]] = {}
-    for start, length in starts:
-        lengths.setdefault(start, set()).add(length)
-    return {start: tuple(sorted(several, reverse=True)) for start, several in lengths.items()}
 
 
 def spans_by(items: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
