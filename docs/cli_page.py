@@ -16,15 +16,15 @@ from pellucid.cli.app import app
 
 PAGE = Path(__file__).with_name("cli.md")
 
-_SHARED_BY = 3  # commands with an option of the same help; from here on the page describes it once
+_SHARED_BY = 2  # commands with an argument or option of the same help; from here on the page describes it once
 
 _HEAD = """<!-- Written by `make help-docs` from the commands' --help. Do not edit. -->
 
 # Command line
 
-`pellucid COMMAND --help` shows a command with all its options; here, [options of many
-commands](#options-of-many-commands) are described once. Results go to stdout, everything else to stderr. See also [exit
-codes](errors.md#exit-codes-of-the-command-line).
+`pellucid COMMAND --help` shows a command with all its options; here, [arguments and options of many
+commands](#arguments-and-options-of-many-commands) are described once, and bounds of numbers are left out. Results go to
+stdout, everything else to stderr. See also [exit codes](errors.md#exit-codes-of-the-command-line).
 """
 
 
@@ -32,14 +32,25 @@ def page() -> str:
     """Return the page: the help of `pellucid`, the options of many commands, and the help of each command."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
     nested = ([name, *(f"{name} {inner}" for inner in getattr(c, "commands", ()))] for name, c in commands.items())
-    texts = {command: help_text(command) for command in chain.from_iterable(nested)}
+    texts = {command: _without_bounds(help_text(command)) for command in chain.from_iterable(nested)}
     counts = Counter(chain.from_iterable(set(option_blocks(text).values()) for text in texts.values()))
     commonest = {_by_name(option): option for option in sorted(counts, key=lambda option: (counts[option], option))}
     shared = {option for option in commonest.values() if counts[option] >= _SHARED_BY}
     rows = "".join(f"| `{flags}` | {description} |\n" for flags, description in sorted(shared, key=_by_name))
-    table = f"\n## Options of many commands\n\n| option | |\n|---|---|\n{rows}"
+    table = f"\n## Arguments and options of many commands\n\n| | |\n|---|---|\n{rows}"
     sections = "".join(_section(f"pellucid {command}", _without(text, shared)) for command, text in texts.items())
-    return _HEAD + _section("pellucid", help_text("")) + table + sections
+    return _HEAD + _overview(help_text("")) + table + sections
+
+
+def _overview(text: str) -> str:
+    """Return the help of `pellucid`: its groups of commands as links, then the rest of it."""
+    links = []
+    for block, title, lines in re.findall(r"(?m)(^([A-Z][\w ]+):\n((?:  .*\n)+)\n)", text):
+        if title != "Options":
+            names = re.findall(r"(?m)^  (\w+)  ", lines)
+            links.append(f"- {title}: {', '.join(f'[{name}](#pellucid-{name})' for name in names)}\n")
+            text = text.replace(block, "", 1)
+    return f"\n{''.join(links)}" + _section("pellucid", text)
 
 
 def help_text(command: str) -> str:
@@ -49,10 +60,17 @@ def help_text(command: str) -> str:
 
 
 def option_blocks(text: str) -> dict[str, tuple[str, str]]:
-    """Return the options of a help text: the lines of each, and its flags and description."""
-    blocks = re.findall(r"(?m)^  -.*\n?(?:^ {10,}.*\n?)*", text)
+    """Return the arguments and options of a help text: the lines of each, and its flags and description."""
+    blocks = re.findall(r"(?m)^  (?:-|[\w.]+ <).*\n?(?:^ {10,}.*\n?)*", text)
     parts = ((block, re.split(r" {2,}", block.strip(), maxsplit=1)) for block in blocks)
     return {block: (part[0], re.sub(r"\s+", " ", "".join(part[1:])).replace("|", "\\|")) for block, part in parts}
+
+
+def _without_bounds(text: str) -> str:
+    """Return a help text without the bounds of numbers and what braces in its usage say."""
+    text = re.sub(r"^Usage: (pellucid(?: \w+)*)(?: \[OPTIONS\])?", r"\1", text).replace(" range>", ">      ")
+    text = re.sub(r";\s+(?:\d+<=)?x[<>]=?\d+\]", "]", text)
+    return re.sub(r"\s+\[(?:required|(?:\d+<=)?x[<>]=?\d+)\]", "", text)
 
 
 def _by_name(option: tuple[str, str]) -> str:
@@ -67,7 +85,8 @@ def _without(text: str, shared: Set[tuple[str, str]]) -> str:
         if option in shared:
             text = text.replace(block, "", 1)
             names += [name for name in (_by_name(option),) if name != "--help"]
-    text = re.sub(r"\nOptions:\s*$", "\n", text.rstrip() + "\n").rstrip()
+    text = re.sub(r"\n(?:Arguments|Options):\s*(?=\n\n|$)", "\n", text.rstrip() + "\n")
+    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"\nCommands:\n(?:  .*\n)+", "", text)).rstrip()  # each has a section
     also = fill(f"Also: {', '.join(names)}", 80, subsequent_indent="  ", break_on_hyphens=False)
     return f"{text}\n\n{also}" if names else text
 
