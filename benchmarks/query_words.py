@@ -166,8 +166,11 @@ def measured(data: Path, kept: Path) -> Scores:
 
 
 def tables(scores: Scores) -> Iterator[str]:
-    """Yield the mean of each group, and how far each search is from the floor and the ceiling of the same table."""
-    names = list(dict.fromkeys(name.split("|")[0] for name in scores))
+    """Yield the mean of each group, and how far each search is from the floor and the ceiling of the same table.
+
+    Rankings are left out: they have one seed each, and decide nothing.
+    """
+    names = list(dict.fromkeys(name.split("|")[0] for name in scores if "ranking" not in name))
     reached = {n: {_difference(scores[f"{n}|{w}"], "training").value: w for w in WEIGHTS} for n in names}
     said = {
         "alone": dict.fromkeys(names, 1.0),

@@ -5,29 +5,14 @@ import pytest
 
 from benchmarks import search
 from benchmarks.search import DEFAULT, difference_table, mean_of_sets
-from papers.retrieval_sets import Collection
-
-DOCUMENTS = [
-    "The bank raised the interest rate again.",
-    "Mortgages got dearer this year, says the bank.",
-    "A horse is running on the beach; the horse is fast.",
-    "Interest in horses is high this year.",
-]
-QUERIES = ["interest of the bank", "who guidelines for a horse race"]
 
 
-@pytest.fixture(scope="module")
-def collection():
-    grades = {f"q{n}": {f"d{n}": 1} for n in range(len(QUERIES))}
-    return Collection("small", [f"d{n}" for n in range(len(DOCUMENTS))], DOCUMENTS, QUERIES, grades)
-
-
-def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict(collection):
+def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict():
     sets = [np.array([2.0] * 50), np.array([0.0, 2.0] * 20)]
     interval = mean_of_sets(sets)
     assert interval.value == 1.5 and 1.2 < interval.low < 1.5 < interval.high < 1.8
-    *_, row = difference_table({"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets}, [collection] * 2)
-    assert row.startswith(f"| {DEFAULT} - BM25 alone | +2.0 | +1.0 | +1.5 (") and row.endswith("| **holds** |")
+    *_, row = difference_table({"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets})
+    assert row.startswith(f"| {DEFAULT} - BM25 alone | +1.5 (") and row.endswith("| **holds** |")
 
 
 @pytest.mark.parametrize(("model", "option"), [("potion-base-8M", "--potion"), ("mpnet", "--vectors")])
