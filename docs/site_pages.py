@@ -13,7 +13,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("papers", "benchmarks")  # docs/benchmarks.md is another page
 NOTEBOOKS = "examples"
-AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md")
+AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 FOUND_FIRST = ("quickstart.md", "install.md", "choose.md", "inputs.md", "encoder.md", "search.md", "faq.md",
                "toolkit.md", "scale.md", "explanations.md", "limits.md", "errors.md")  # fmt: skip
 """What a new reader's words shall find before reference and results."""

@@ -261,14 +261,14 @@ def explain(
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
     roles: Annotated[
         str | None,
-        typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
+        typer.Option(metavar="ROLE[,ROLE]", help="Roles of A and B: query, document or none, e.g. query,document."),
     ] = None,
     than: Annotated[str | None, typer.Option(help="A third text: explain why B is closer to A.")] = None,
     reasons: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Of an encoder: words, sentences or measured. [default: words]"),
+        typer.Option(metavar="KIND", help="Reasons (encoders only): words, sentences or measured. [default: words]"),
     ] = None,
-    rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, e.g. pairs of words.")] = False,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
@@ -340,7 +340,7 @@ def describe(
 @app.command()
 def evaluate(
     data: Annotated[Path, typer.Option(help="A folder of test sets.")],
-    task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="A task or a type, e.g. STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
@@ -382,7 +382,7 @@ def models(json: JsonOption = False) -> None:
 @app.command()
 def doctor(
     json: JsonOption = False,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Check the files of this model too.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Also check the files of this model.")] = None,
 ) -> None:
     """Check this installation: versions, kernels, extras, models, and whether a score adds up.
 

@@ -32,12 +32,14 @@ def distill(
     corpus: Annotated[str, typer.Argument(help=f"Sentences: {TextsHelp}.")],
     teacher: Annotated[str, typer.Option(help="A sentence-transformers or pellucid model: folder, name or hub id.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")],
-    dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
-    drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
-    vocabulary: Annotated[int, typer.Option(min=1, help="Words at most, the most frequent first.")] = 150_000,
-    cased: Annotated[bool, typer.Option("--cased", help="Keep upper and lower case apart.")] = False,
-    steps: Annotated[int, typer.Option(min=0, help="Batches of training at most; 0 leaves it out.")] = 30_000,
-    dtype: Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")] = "float16",
+    dimensions: Annotated[int, typer.Option(min=1, help="Dimensions of an embedding.")] = 256,
+    drop: Annotated[int, typer.Option(min=0, help="Number of first principal components to drop.")] = 7,
+    vocabulary: Annotated[int, typer.Option(min=1, help="Maximum number of words, most frequent first.")] = 150_000,
+    cased: Annotated[bool, typer.Option("--cased", help="Distinguish upper and lower case.")] = False,
+    steps: Annotated[int, typer.Option(min=0, help="Maximum number of training batches; 0 skips training.")] = 30_000,
+    dtype: Annotated[
+        str, typer.Option(help="Number format of the saved table: float32, float16, int8 or int4.")
+    ] = "float16",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.

@@ -83,9 +83,9 @@ def build(
     ] = None,
     bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside the models.")] = True,
     weight: Annotated[
-        list[str] | None, typer.Option(help="Of a part of the score, as PART=NUMBER; the others count nothing.")
+        list[str] | None, typer.Option(help="Weight of a part of the score, PART=NUMBER; parts not listed get 0.")
     ] = None,
-    language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
+    language: Annotated[str, typer.Option(help="Language of BM25's stemmer: english, german, ...; none.")] = "english",
     stop_words: Annotated[
         str | None, typer.Option(help="Words that BM25 leaves out, with commas between them. [default: English ones]")
     ] = None,
@@ -163,7 +163,7 @@ def add(
 def sync(
     folder: _Folder,
     files: _Files,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete more than 20 % of the documents, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow deleting more than 20 % of the documents.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the counts; change nothing.")] = False,
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
@@ -341,7 +341,7 @@ def compare(
     second: Annotated[str, typer.Option(help="Options of a search as JSON, or a file of it.")],
     first: Annotated[str, typer.Option(help="The same; without it the index as it is.")] = "{}",
     qrels: Annotated[Path | None, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")] = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Hits that are compared.")] = 10,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Number of hits to compare.")] = 10,
     json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
@@ -373,7 +373,7 @@ def compare(
 @index.command()
 def check(
     folder: _Folder,
-    checks: Annotated[Path, typer.Argument(help="A table with the columns query, id and, if need be, within.")],
+    checks: Annotated[Path, typer.Argument(help="A table with the columns query, id and optionally within.")],
 ) -> None:
     """Check that queries find the documents they must find; the exit code is 1 if one does not.
 

@@ -23,7 +23,9 @@ def serve(
     models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
-    allow_host: Annotated[list[str] | None, typer.Option(help="A name that a proxy asks by; repeat for more.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A host name that a proxy uses; repeat for more.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; static models share their table.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
     rerank: _Rerank = None,
