@@ -24,6 +24,7 @@ from serving import ask, running
 
 TEXTS = ["a red apple", "a green apple and a pear", "a dog in the park", "apple trees in a park", "a pear tree"]
 QUERY = "red apple or pear"
+RECENT = {"recent": "day", "half_life_days": 9.0, "weight": -0.3}
 # Of each option a value that changes the hits, and how the command line says it.
 VALUES: dict[str, tuple[Any, list[str]]] = {
     "top_k": (2, ["-k", "2"]),
@@ -33,6 +34,10 @@ VALUES: dict[str, tuple[Any, list[str]]] = {
     "word_weights": ({"red": 0.1, "pear": 2}, ["--word-weight", "red=0.1", "--word-weight", "pear=2"]),
     "steer": ({"dog": 0.8}, ["--steer", "dog=0.8"]),
     "synonyms": ({"pear": ["dog", "park"], "red": ["green"]}, ["--synonym", "pear=dog|park", "--synonym", "red=green"]),
+    "boosts": (
+        [{"where": {"year": {"gte": 3}}, "weight": 0.4}, RECENT],
+        ["--boost", "year>=3=0.4", "--boost", "day ~ 9=-0.3"],
+    ),
     "min_score": (0.2, ["--min-score", "0.2"]),
     "min_probability": (0.6, ["--min-probability", "0.6"]),
     "rerank": (True, ["--rerank", "any"]),
@@ -49,7 +54,9 @@ def dogs_first(query: str, texts: list[str]) -> list[float]:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Any:
     with pellucid.Index.create(tmp_path_factory.mktemp("options") / "index", {"words": static}) as made:
-        made.add(TEXTS, ids=list("abcde"), metadata=[{"year": year} for year in range(5)])
+        made.add(
+            TEXTS, ids=list("abcde"), metadata=[{"year": n, "day": f"{1000 + n % 2 * 1999}-11-01"} for n in range(5)]
+        )
         made.calibrate(TEXTS * 4, ["the parliament voted on taxes"] * 20)
         yield made
 

@@ -37,6 +37,7 @@ class Case(NamedTuple):
     rows: list[np.ndarray]
     vectors: list[np.ndarray]
     others: np.ndarray | None
+    n_boosts: int
     allowed: np.ndarray | None
 
 
@@ -64,7 +65,8 @@ def make_case(seed, passages, dimensions, kind="plain", terms=3):
     return Case(
         np.append(breaks, passages) if kind == "passages" else None, lists, lengths, rng.random(terms) / 3,
         [matrix.astype(np.float32) for matrix in rows], vectors,
-        rng.choice([0.0, 0.1, 0.2], (1, passages)).astype(np.float32) if kind == "others" else None,
+        rng.choice([0.0, -0.1, 0.2], (2, passages)).astype(np.float32) if kind in ("others", "boosts") else None,
+        int(kind == "boosts"),
         rng.random(passages) < 0.7 if kind == "allowed" else None,
     )  # fmt: skip
 
@@ -101,7 +103,7 @@ def candidates_of(case, best):
     """Return what the C finds of a case."""
     scan, terms = scan_of(case)
     vectors = np.concatenate([np.zeros(0, np.float32), *case.vectors])
-    return scan.candidates(best, terms, vectors, case.others, case.allowed)
+    return scan.candidates(best, terms, vectors, case.others, case.allowed, case.n_boosts)
 
 
 def exact_scores(case):
@@ -109,7 +111,7 @@ def exact_scores(case):
     parts = [np.einsum("ij,j->i", rows, vector) for rows, vector in zip(case.rows, case.vectors)]
     parts += [bm25_of(case)] if case.lists else []
     parts += list(case.others) if case.others is not None else []
-    is_shared = np.any([part != 0 for part in parts], axis=0)
+    is_shared = np.any([part != 0 for part in parts[: len(parts) - case.n_boosts]], axis=0)
     if case.allowed is not None:
         is_shared &= case.allowed
     return np.sum([part.astype(np.float64) for part in parts], axis=0), is_shared
@@ -120,7 +122,7 @@ cases = st.builds(
     st.integers(0, 1 << 30),
     st.sampled_from([1, 2, 39, 40, 41, 200, 5000]),
     st.lists(st.sampled_from([1, 7, 63, 64, 65, 130, 256, 700]), max_size=2),
-    st.sampled_from(["plain", "ties", "spiked", "tiny", "zeros", "passages", "others", "allowed"]),
+    st.sampled_from(["plain", "ties", "spiked", "tiny", "zeros", "passages", "others", "boosts", "allowed"]),
     st.integers(1, 4),
 )
 
@@ -254,7 +256,7 @@ def digests():
     """Return a hash of what is found, by case."""
     result = {}
     for dimension in (1, 31, 64, 100, 256, 2500):
-        for kind in ("plain", "ties", "passages", "others", "allowed"):
+        for kind in ("plain", "ties", "passages", "others", "boosts", "allowed"):
             for passages in (30, 700):
                 best = BestScores(10, -np.inf)
                 found = candidates_of(make_case(dimension, passages, [dimension, 70], kind), best)

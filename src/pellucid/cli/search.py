@@ -59,9 +59,16 @@ _FORMS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "weights": ("PART=NUMBER, such as bm25=1", float),
     "word_weights": ("WORD=NUMBER, such as immune=0.3", float),
     "steer": ("TEXT=NUMBER, such as cars=-0.5", float),
+    "boosts": ("CONDITION=NUMBER, such as lang=en=0.2, or DATE~DAYS=NUMBER, such as day~30=0.3", float),
     "synonyms": ("WORD=WORD|WORD, such as car=auto|automobile", partial(str.split, sep="|")),
 }
-_HELP = {"where": _WHERE_HELP, **dict.fromkeys(_FORMS, "{} Repeat for more.")}
+_HELP = {
+    "where": _WHERE_HELP,
+    **dict.fromkeys(_FORMS, "{} Repeat for more."),
+    "boosts": "What a filter adds to the score, e.g. lang=en=0.2; or what recent dates add, day~30=0.3: half of it at "
+    "30 days. Repeat for more.",
+}
+_RECENT = re.compile(r"([^<>=!~]+)~\s*(\d+\.?\d*)")
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
@@ -473,6 +480,7 @@ def search(
       pellucid search my-index "interest rates" --where "day>=2024-05-31" --where lang!=de
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index "interest rates" --steer "stock markets=-0.5"
+      pellucid search my-index "interest rates" --boost "lang=en=0.2" --boost "day~30=0.3"
       pellucid search my-index "interest rates" --why 1
       pellucid search my-index "interest rates" --why-not articles.jsonl:7
       pellucid search my-index "interest rates" --top-k 3 --measure
@@ -488,7 +496,8 @@ def search(
         for name, form in _FORMS.items()
         if name in search_options
     }
-    options = {**search_options, **by_name, "where": conditions}
+    boosts = [_boost(text, weight) for text, weight in by_name.get("boosts", {}).items()]
+    options = {**search_options, **by_name, "where": conditions, "boosts": boosts or None}
     if "rerank" in options:
         from pellucid.loading import open_sentence_transformer
 
@@ -594,8 +603,15 @@ def _queries(query: str | None) -> Iterator[str]:
     yield from (line for line in read("-") if line.strip())
 
 
-def _conditions(options: list[str]) -> dict[str, Any] | None:
-    """Return the conditions of --where options."""
+def _boost(text: str, weight: float) -> dict[str, Any]:
+    """Return the boost of a --boost option: a condition, or a field of dates and their half-life in days."""
+    if match := _RECENT.fullmatch(text):
+        return {"recent": match[1].strip(), "half_life_days": float(match[2]), "weight": weight}
+    return {"where": _conditions([text], "--boost"), "weight": weight}
+
+
+def _conditions(options: list[str], flag: str = "--where") -> dict[str, Any] | None:
+    """Return the conditions of --where options, or of another flag."""
     from pellucid.index.metadata import AsHeld
 
     conditions: dict[str, dict[str, Any]] = {}
@@ -604,7 +620,7 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
         operator = _OPERATORS.get(match[2]) if match else None
         if match is None or operator is None:
             raise typer.BadParameter(
-                f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=, such as lang=en", param_hint="--where"
+                f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=, such as lang=en", param_hint=flag
             )
         value = match[3]
         if not value and operator in ("eq", "ne"):

@@ -14,7 +14,9 @@ from pellucid.process import cached_property
 from pellucid.text.words import Span
 
 WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
-SENTENCE, SYNONYM, SHARED, CONTEXT, REMAINDER = "sentence", "synonym", "shared part", "context", "remainder"
+SENTENCE, SYNONYM, BOOST, SHARED, CONTEXT, REMAINDER = (
+    "sentence", "synonym", "boost", "shared part", "context", "remainder",
+)  # fmt: skip
 """The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common,
 CONTEXT what an encoder makes of the words of a text together."""
 
@@ -42,9 +44,9 @@ class Row(NamedTuple):
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
         kind: what it is: "word pair", "word", "synonym" (a word that was said to stand for one of the query),
-            "sentence", "dimension", "key token", "embedding" (all that a model can say), "remainder" (the last line of
-            a frame), "shared part" (what an encoder's texts have in common), or "context" (what an encoder makes of the
-            words together).
+            "sentence", "dimension", "key token", "embedding" (all that a model can say), "boost" (what metadata add),
+            "remainder" (the last line of a frame), "shared part" (what an encoder's texts have in common), or "context"
+            (what an encoder makes of the words together).
     """
 
     name: str

@@ -21,7 +21,7 @@ from pellucid.dense.tokenized import text_units
 from pellucid.errors import InputError, check_integer, shown
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
-from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
+from pellucid.explain.rows import BOOST, CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.explain.views.parts import (
     AnyPart,
     Heading,
@@ -527,7 +527,8 @@ class HitBlock:
                 raise InputError(
                     f"{named} was given, and is not what the model gives for the passage: nothing to check"
                 )
-        return np.sum([asked.text_scores(texts) for asked in self.plan.parts.values()], axis=0)  # type: ignore[no-any-return]
+        scores = np.sum([asked.text_scores(texts) for asked in self.plan.parts.values()], axis=0)
+        return scores + self._passages[position].parts.get(BOOST, 0.0)  # type: ignore[no-any-return]  # whatever the text
 
     def _indexed(self, position: int) -> str:
         """Return the passage of a hit as it is indexed."""

@@ -46,7 +46,7 @@ from pellucid.index.models import (
 )
 from pellucid.index.parts import ModelPart
 from pellucid.index.plan import Snapshot
-from pellucid.index.query import SearchQuery, Synonyms, Weights
+from pellucid.index.query import Boosts, SearchQuery, Synonyms, Weights
 from pellucid.index.search import plan_of, run, score_document
 from pellucid.index.settings import (
     check_settings,
@@ -276,6 +276,7 @@ class Index(DocumentCollection):
         word_weights: Weights = None,
         steer: Weights = None,
         synonyms: Synonyms = None,
+        boosts: Boosts = None,
         min_score: float | None = None,
         min_probability: float | None = None,
         rerank: Any = None,
@@ -299,6 +300,11 @@ class Index(DocumentCollection):
                 with "car", and not the reverse. BM25 counts one that the query lacks with 0.8 of the weight, and at
                 most as the word itself; in the reasons it is a row of its own, "car ~ auto (synonym)". See the manual
                 for forms, stop words and synonyms of several words.
+            boosts: what metadata add to the scores of documents that share anything with the query: at most 20, with
+                weights from -10 to 10, each a row of the reasons. {"where": {"lang": "en"}, "weight": 0.2} adds 0.2
+                where the conditions hold. {"recent": "day", "half_life_days": 30, "weight": 0.3} adds 0.3 to a
+                document of today, half of it at 30 days, and nothing without a date; "now" is a date that ages are
+                counted from instead. With `rerank` they only choose what it reads, unless it has a weight.
             min_score: the lowest score of a hit, with `rerank` of its scores; None for any. Scores compare across
                 queries, not across indexes.
             min_probability: the lowest `hit.probability`, 0 to 1; the index must be calibrated, see `calibrate`.
@@ -316,8 +322,8 @@ class Index(DocumentCollection):
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
         asked = SearchQuery(
-            query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score, min_probability, rerank,
-            rerank_top,
+            query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, min_score, min_probability,
+            rerank, rerank_top,
         )  # fmt: skip
         return run(self.snapshot(), asked)
 
@@ -333,6 +339,7 @@ class Index(DocumentCollection):
         word_weights: Weights = None,
         steer: Weights = None,
         synonyms: Synonyms = None,
+        boosts: Boosts = None,
         min_score: float | None = None,
         min_probability: float | None = None,
         rerank: Any = None,
@@ -353,6 +360,7 @@ class Index(DocumentCollection):
             word_weights: as in `search`.
             steer: as in `search`.
             synonyms: as in `search`.
+            boosts: as in `search`.
             min_score: as in `search`.
             min_probability: as in `search`.
             rerank: refused: a second stage scores only the first hits.
@@ -362,14 +370,14 @@ class Index(DocumentCollection):
             InputError: an argument has a value that cannot be used, or `rerank` is given.
         """
         asked = SearchQuery(
-            query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score, min_probability, rerank,
-            rerank_top,
+            query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, min_score, min_probability,
+            rerank, rerank_top,
         )  # fmt: skip
         return why_not(self.snapshot(), asked, id)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None,
-        steer: Weights = None, synonyms: Synonyms = None,
+        steer: Weights = None, synonyms: Synonyms = None, boosts: Boosts = None,
     ) -> Hit:  # fmt: skip
         """Return one document as a hit, its score and the reasons, whether or not a search would find it.
 
@@ -378,7 +386,9 @@ class Index(DocumentCollection):
         """
         snapshot = self.snapshot()
         location = snapshot.commit.locate(id)
-        asked = SearchQuery(query, weights=weights, word_weights=word_weights, steer=steer, synonyms=synonyms)
+        asked = SearchQuery(
+            query, weights=weights, word_weights=word_weights, steer=steer, synonyms=synonyms, boosts=boosts
+        )
         return score_document(plan_of(snapshot, asked), *location)
 
     def evaluate(

@@ -23,7 +23,7 @@ from pellucid.text.unicode import canonicalize
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 _RANGES = ("gt", "gte", "lt", "lte")
-_SIGNS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}  # of the command line
+_SIGNS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _RANGE_VALUES = {"n": "a number, such as 12.5", "d": "a date, such as 2024-05-31"}  # by the kinds of a field
 _DATE = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:[.](\d{1,9}))?([zZ]|[-+]\d{2}(?::?\d{2})?)?)?", re.ASCII
@@ -158,6 +158,19 @@ def parse_where(where: Any, fields: Fields) -> Where:
     if not alternatives:  # a program whose list of allowed conditions is empty must not get every document
         raise InputError("where is an empty list, so no document can meet it; give a condition, or None for all")
     return tuple(tuple(_tests(alternative, fields)) for alternative in alternatives)
+
+
+def condition_text(where: Any) -> str:
+    """Return parsed conditions as a person reads them: "year >= 1990 and lang = en"."""
+    alternatives = [where] if isinstance(where, Mapping) else where
+    return " or ".join(
+        " and ".join(
+            f"{name} {_SIGNS.get(operator, operator)} {value}"
+            for name, test in alternative.items()
+            for operator, value in (test if isinstance(test, Mapping) else {"eq": test}).items()
+        )
+        for alternative in alternatives
+    )
 
 
 def _tests(where: Any, fields: Fields) -> Iterator[Test]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -19,12 +20,14 @@ from pellucid.core.arrays import flattened, largest_products
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import PROBES, fingerprint
 from pellucid.core.query import Marks, Terms
-from pellucid.errors import InputError, shown
-from pellucid.explain.rows import DIMENSION, SYNONYM, WORD, Row
+from pellucid.errors import InputError, check_number, shown
+from pellucid.explain.rows import BOOST, DIMENSION, SYNONYM, WORD, Row
 from pellucid.index.arrays import DocumentRows, Floats, stored_numbers
 from pellucid.index.bm25 import K1, B, impacts, query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.counting import TermCounter
+from pellucid.index.metadata import DAY_S, Fields, Where, condition_text, parse_where
+from pellucid.index.query import Boosts
 from pellucid.index.reasons import Directions, Passages, TermsOfPassage
 from pellucid.index.segments import Segment
 from pellucid.index.settings import BM25, STATIC_WEIGHT, TRANSFORMER_WEIGHT
@@ -466,6 +469,90 @@ def _has_known_word(statuses: Sequence[int]) -> bool:
     """Whether a word of a query is known; function words count where there are no others."""
     content = [status for status in statuses if status & CONTENT]
     return any(status & IN_VOCABULARY for status in content or statuses)
+
+
+# --- Boosts ---
+
+MAX_BOOSTS, MAX_BOOST = 20, 10.0
+_BOOST_KEYS = {"where": {"where", "weight"}, "recent": {"recent", "half_life_days", "now", "weight"}}
+_BOOST_FORMS = (
+    'such as {"where": {"lang": "en"}, "weight": 0.2} or {"recent": "day", "half_life_days": 30, "weight": 0.3}'
+)
+
+
+class Boost(NamedTuple):
+    """What a condition on the metadata, or a date, adds to scores.
+
+    Attributes:
+        name: of its row.
+        weight: what documents get that meet the condition; of a date those of its moment or later.
+        where: the condition; for a date that it is of a moment or later.
+        half_life_s: the age before that moment that gets half the weight, in seconds; 0 for a condition.
+    """
+
+    name: str
+    weight: float
+    where: Where
+    half_life_s: float = 0.0
+
+    def values(self, segment: Segment) -> Floats:
+        """Return what each document of a segment gets, float32 [documents]; of several dates the latest counts."""
+        if not self.half_life_s:
+            return np.float32(self.weight) * segment.matching(self.where)
+        moment = self.where[0][0].any_of[0]
+        latest, (rows, times) = np.full(len(segment.numbers), -np.inf), segment.times(moment.column)
+        np.fmax.at(latest, rows, times)  # NaN is a string that is no date
+        shares = 0.5 ** ((moment.values[0][0] - latest).clip(0) / self.half_life_s)
+        return (self.weight * shares).astype(np.float32)  # type: ignore[no-any-return]
+
+
+class BoostsAsked(Asked):
+    """The boosts of a search as a part of its score: what shares nothing else with the query is no hit."""
+
+    def __init__(self, boosts: Sequence[Boost]) -> None:
+        """Take one or more boosts."""
+        self._boosts = boosts
+
+    def segment_scores(self, segment: Segment) -> Floats:
+        """Return what the boosts add to the score of each passage of a segment."""
+        totals = np.sum([boost.values(segment) for boost in self._boosts], axis=0)
+        return np.repeat(totals, np.diff(segment.ends, prepend=0))
+
+    def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
+        """Return what gives the terms of passages: a value for each boost, 0 where their document does not get it."""
+        matrices = {segment: np.array([boost.values(segment) for boost in self._boosts], np.float64)
+                    for segment in {segment for segment, _ in passages.stored}}  # fmt: skip
+        values = [matrices[s][:, s.rows_of_passages(np.array([passage])).item()] for s, passage in passages.stored]
+        rows = [
+            Row(boost.name, (boost.name,), 0.0, 0.0, key=(BOOST, str(number)), kind=BOOST)
+            for number, boost in enumerate(self._boosts)
+        ]
+        return lambda passage: Terms(values[passage], rows.__getitem__)
+
+    def text_scores(self, texts: list[str]) -> Floats:
+        """Return zeros: no text has metadata."""
+        return np.zeros(len(texts), np.float32)
+
+
+def parse_boosts(boosts: Boosts, fields: Fields) -> tuple[Boost, ...]:
+    """Return the boosts of a search, see `Index.search`."""
+    if not isinstance(boosts, (list, tuple, type(None))) or len(boosts or ()) > MAX_BOOSTS:
+        raise InputError(f"boosts are {shown(boosts)}; give a list of at most {MAX_BOOSTS}, {_BOOST_FORMS}")
+    return tuple(_parse_boost(given, fields) for given in boosts or ())
+
+
+def _parse_boost(given: Any, fields: Fields) -> Boost:
+    kinds = [kind for kind in _BOOST_KEYS if isinstance(given, Mapping) and given.get(kind) is not None]
+    if len(kinds) != 1 or not _BOOST_KEYS[kinds[0]].issuperset(given):
+        raise InputError(f"a boost is {shown(given)}; give a dict {_BOOST_FORMS}")
+    check_number(f"the weight of the boost {shown(given)}", given.get("weight"), least=-MAX_BOOST, most=MAX_BOOST)
+    if "where" in kinds:
+        return Boost(condition_text(given["where"]), float(given["weight"]), parse_where(given["where"], fields))
+    half_life_days, field = given.get("half_life_days"), str(given["recent"])
+    check_number(f"half_life_days of the boost {shown(given)}", half_life_days, least=0.001, most=1e6)
+    moment = str(given.get("now") or datetime.now(timezone.utc).isoformat())
+    where = parse_where({field: {"gte": moment}}, fields)
+    return Boost(f"recent {field}", float(given["weight"]), where, half_life_days * DAY_S)
 
 
 PARTS: dict[str, type[ModelPart]] = {"static": StaticPart, "multi-vector": MultiVectorPart}

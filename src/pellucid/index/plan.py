@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
+from pellucid.explain.rows import BOOST
 from pellucid.index.commits import Commit
-from pellucid.index.parts import Bm25, ModelPart, Part, Question, StaticPart
+from pellucid.index.parts import Asked, Bm25, Boost, BoostsAsked, ModelPart, Part, Question, StaticPart
 from pellucid.index.settings import BM25, Calibration, stored_calibration
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
@@ -88,8 +89,9 @@ class QueryPlan:
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """The weights of the parts that count."""
-        return {name: weight for name, weight in self.shares.items() if weight > 0}
+        """The weights of the parts that count; boosts have their own."""
+        shares = {name: weight for name, weight in self.shares.items() if weight > 0}
+        return {**shares, BOOST: 1.0} if BOOST in self.parts else shares
 
     @cached_property
     def dense(self) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
@@ -119,6 +121,7 @@ def plan_query(
     *,
     steer: Mapping[str, float] = MappingProxyType({}),
     synonyms: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    boosts: Sequence[Boost] = (),
     rows: Mapping[str, Any] = MappingProxyType({}),
 ) -> QueryPlan:
     """Encode a query for each part that counts.
@@ -130,6 +133,7 @@ def plan_query(
         word_weights: what its words count, by word.
         steer: texts that the vectors of dense models are moved to, or with a weight below 0 away from.
         synonyms: what its words also stand for in BM25.
+        boosts: what metadata add to the scores of documents that share anything with it.
         rows: by model the row of the query, where it is encoded already.
     """
     question = Question(query, snapshot.words, snapshot.commit, word_weights, steer, synonyms, rows)
@@ -145,11 +149,14 @@ def plan_query(
     unknown_spans = [reading.unknown for reading in decisive if reading.unknown is not None]
     ignored = [span for reading in readings.values() for span in reading.ignored or ()]
     calibration = stored_calibration(snapshot.commit.state.settings)
-    is_other = steer or synonyms != snapshot.commit.state.settings.get("synonyms", {})
+    is_other = steer or boosts or synonyms != snapshot.commit.state.settings.get("synonyms", {})
     if calibration and (is_other or (calibration.weights, calibration.word_weights) != (shares, word_weights)):
         calibration = None
+    asked: dict[str, Asked] = {name: reading.asked for name, reading in readings.items() if reading.asked}
+    if boosts and BOOST in shares:
+        raise InputError(f"a model of the index is called {BOOST!r}; rebuild it under another name to use boosts")
     return QueryPlan(
-        query, shares, snapshot, {name: reading.asked for name, reading in readings.items() if reading.asked},
+        query, shares, snapshot, {**asked, BOOST: BoostsAsked(boosts)} if asked and boosts else asked,
         _words_at(query, set.intersection(*unknown_spans) if unknown_spans else ()), _words_at(query, ignored),
         calibration,
     )  # fmt: skip

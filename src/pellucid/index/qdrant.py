@@ -230,7 +230,7 @@ class QdrantIndex:
         Raises:
             InputError: an argument has a value that cannot be used.
         """
-        asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score)
+        asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score=min_score)
         conditions = _filter_for(where)
         found, n_passages = _Found(self), self._count()
         state = IndexState(

@@ -14,6 +14,9 @@ Weights = Mapping[str, float] | None
 Synonyms = Mapping[str, Sequence[str]] | None
 """Of a word the words that it also stands for; None for those that are set."""
 
+Boosts = Sequence[Mapping[str, Any]] | None
+"""What metadata add to the score: {"where": conditions, "weight": 0.2} or {"recent": field, ...}; None for none."""
+
 Conditions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """On the metadata: a dict for all of them, a list of dicts for any; None for none."""
 
@@ -53,6 +56,13 @@ class SearchQuery:
     ] = None
     synonyms: Annotated[
         Synonyms, Option("Words that a word of the query also finds, one way, e.g. car=auto|automobile.")
+    ] = None
+    boosts: Annotated[
+        Boosts,
+        Option(
+            'What metadata add: [{"where": {"lang": "en"}, "weight": 0.2}], or what recent dates add: '
+            '[{"recent": "day", "half_life_days": 30, "weight": 0.3}].'
+        ),
     ] = None
     min_score: Annotated[float | None, Option("Leave out hits with a lower score.")] = None
     min_probability: Annotated[

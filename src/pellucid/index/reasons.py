@@ -44,17 +44,17 @@ class Passages:
 
     def __init__(self, texts: list[str], words: WordCache, stored: Sequence[tuple[Segment, int]] = ()) -> None:
         """Take the passages, what finds their words, and where they are stored: none are of texts that are not."""
-        self.texts, self.words, self._stored = texts, words, stored
+        self.texts, self.words, self.stored = texts, words, stored
 
     def rows(self, part: str, dimension: int) -> DocumentRows:
         """Return the stored rows of a model's part."""
-        by_segment = groupby(self._stored, itemgetter(0))
+        by_segment = groupby(self.stored, itemgetter(0))
         return joined_rows([s.rows(part, dimension, np.array([n for _, n in some])) for s, some in by_segment])
 
     @property
     def lengths(self) -> Integers:
         """The number of BM25's terms of each, int64 [passages]."""
-        stored = [segment.lengths.item(passage) for segment, passage in self._stored]
+        stored = [segment.lengths.item(passage) for segment, passage in self.stored]
         return np.array(stored or [len(self.words.analyser.terms(text)) for text in self.texts], np.int64)
 
     @cached_property

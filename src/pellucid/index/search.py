@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from pellucid.errors import InputError
+from pellucid.explain.rows import BOOST
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_reported
 from pellucid.index.hits import Hit, Hits, ScoredPassage, SecondStage, hits_for
 from pellucid.index.metadata import Where, parse_where
 from pellucid.index.models import model_labels
+from pellucid.index.parts import parse_boosts
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.query import SearchQuery
 from pellucid.index.segments import Floats64, Segment
@@ -57,7 +59,10 @@ def plan_of(snapshot: Snapshot, asked: SearchQuery) -> QueryPlan:
     shares = validate_weights(asked.weights, list(settings["weights"]), settings["weights"])
     word_weights = validate_word_weights(asked.word_weights, settings)
     steer, synonyms = validate_steer(asked.steer), validate_synonyms(asked.synonyms, settings)
-    return plan_query(well_formed(asked.query), shares, snapshot, word_weights, steer=steer, synonyms=synonyms)
+    return plan_query(
+        well_formed(asked.query), shares, snapshot, word_weights, steer=steer, synonyms=synonyms,
+        boosts=parse_boosts(asked.boosts, snapshot.commit.state.fields),
+    )  # fmt: skip
 
 
 def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf, *, offset: int = 0) -> Hits:
@@ -124,7 +129,8 @@ def _scores_of_passages(
         for name, asked in plan.parts.items()
     }
     values = np.array(list(parts.values()), np.float64)
-    return parts, np.where(values.any(axis=0), values.sum(axis=0), -np.inf)
+    is_shared = values[: len(values) - (BOOST in parts)].any(axis=0)
+    return parts, np.where(is_shared, values.sum(axis=0), -np.inf)
 
 
 def _scan_segment(
@@ -142,7 +148,9 @@ def _scan_segment(
             if asked is not bm25 and name not in dense
         }
         stacked, terms = np.array(list(scores.values())) if scores else None, bm25 and bm25.bm25_terms(segment)
-        passages, uppers, bm25_scores = segment.scan(dense).candidates(best, terms, vectors, stacked, allowed)
+        passages, uppers, bm25_scores = segment.scan(dense).candidates(
+            best, terms, vectors, stacked, allowed, n_boosts=int(BOOST in scores)
+        )
     return passages, uppers, scores if bm25 is None else {**scores, BM25: bm25_scores}
 
 

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 from pellucid.errors import InputError
+from pellucid.explain.rows import BOOST
 from pellucid.explain.views.parts import AnyPart, Heading, Lead, Note, TablePart, counted, listed, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.index.documents import validate_id
@@ -39,7 +40,7 @@ class Cause(NamedTuple):
 
     Attributes:
         kind: "absent", "condition", "min_score", "min_probability", "offset", "capitals", "spelling", "word", "copies",
-            "passages", "weights", "word weights" or "words".
+            "passages", "boosts", "weights", "word weights" or "words".
         text: the cause in words.
         change: the cheapest change that was tried and helps.
         options: the options of the search that it sets; {} where documents are to be changed.
@@ -69,8 +70,8 @@ class WhyNot(Report):
         score: of the document; None where it has no rank.
         last: the id of the last hit, None for no hits.
         last_score: its score.
-        gap: the words of the query, and what the last hit gets from each more than the document; they add up to the
-            difference of the scores.
+        gap: the words of the query and the boosts, and what the last hit gets from each more than the document; they
+            add up to the difference of the scores.
         causes: conditions and bounds first, then those in words and texts, weights of parts, and of words, each by the
             rank that the document has without them; () also where it is among the hits.
     """
@@ -163,10 +164,14 @@ def _absent(snapshot: Snapshot, id: str, ranks: Mapping[str, int]) -> Cause:
 
 
 def _gap(last: Hit, hit: Hit) -> tuple[TopRow, ...]:
-    """Return what each word of the query, and all else, adds to a hit more than to another one; they add up."""
-    more, less = (compared.explain().word_contributions(1) for compared in (last, hit))
-    gaps = {span: more.get(span, 0.0) - less.get(span, 0.0) for span in more | less}
-    rows = [TopRow(hit.reasons.query[slice(*span)], gaps[span]) for span in sorted(gaps, key=lambda at: -abs(gaps[at]))]
+    """Return what each word of the query, boost, and all else, adds to a hit more than to another one; they add up."""
+    more, less = (
+        {**why.word_contributions(1), **{row.name: row.contribution for row in why.rows if row.kind == BOOST}}
+        for why in (last.explain(), hit.explain())
+    )
+    gaps = {key: more.get(key, 0.0) - less.get(key, 0.0) for key in more | less}  # words by span, boosts by name
+    largest, query = sorted(gaps, key=lambda key: -abs(gaps[key])), hit.reasons.query
+    rows = [TopRow(key if isinstance(key, str) else query[slice(*key)], gaps[key]) for key in largest]
     return (*rows, TopRow("all else", last.score - hit.score - sum(gaps.values())))
 
 
@@ -322,6 +327,8 @@ class _Trials:
                     for n in range(1, WEIGHT_STEPS)
                 ],
             )
+        if self._free.boosts:
+            yield "boosts", "boosts lift others above it", [{"boosts": None}]
         hits, base = run(self._snapshot, self._free), validate_word_weights(self._free.word_weights, settings)
         for name, gap in _gap(hits[-1], self.hit)[:-1][:MAX_WORDS] if hits and self.rank else ():
             yield (
@@ -360,7 +367,8 @@ class _Trials:
                 document._replace(ends=((0, *document.ends)[start], document.ends[stop - 1])).indexed(1)
                 for start, stop in stretches
             ]
-            score, text = max(zip(sum(part.text_scores(joined) for part in self._plan.parts.values()), joined))
+            scores = [part.text_scores(joined) for part in self._plan.parts.values()]
+            score, text = max(zip(self.hit.parts.get(BOOST, 0.0) + sum(scores), joined))
             words = set(self._analyser.terms(self._free.query)).difference(terms[document.id])
             if (
                 words.intersection(self._analyser.terms(text))

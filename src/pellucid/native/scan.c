@@ -47,7 +47,7 @@ struct scan_query {
     double k1, b, average;
     const float *vectors;                    /* of the dense parts, one after the other */
     const float *others;                     /* [other parts, passages] */
-    int64_t other_parts;
+    int64_t other_parts, boosts;             /* the last of them are boosts: what has no other part is no hit */
     const uint8_t *allowed;                  /* [passages], or none: all are */
 };
 
@@ -231,7 +231,7 @@ static inline double exact_score(const struct scan *scan, int64_t passage, bool 
     *size = fabs(score);
     for (int64_t other = 0; other < scan->query->other_parts; other++) {
         float value = scan->query->others[other * scan->segment->passages + passage];
-        *is_shared |= value != 0;
+        *is_shared |= value != 0 && other < scan->query->other_parts - scan->query->boosts;
         score += (double)value;
         *size += fabs((double)value);
     }
@@ -312,7 +312,7 @@ static bool look_at_best_exact(const struct scan *scan, struct scan_best *best)
         for (int64_t end = ends ? ends[document] : passage + 1; passage < end; passage++) {
             bool is_shared;
             double size, score = exact_score(scan, passage, &is_shared, &size);
-            if (score > highest && is_allowed(scan, passage)) {
+            if (is_shared && score > highest && is_allowed(scan, passage)) {
                 highest = score;
                 chosen = passage;
             }

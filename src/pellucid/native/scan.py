@@ -43,7 +43,7 @@ _QueryStruct = structure(
     ("b", ctypes.c_double),
     ("average", ctypes.c_double),
     *pointers("vectors sparse"),
-    *integers("other_parts"),
+    *integers("other_parts boosts"),
     *pointers("allowed"),
 )
 
@@ -175,7 +175,7 @@ class PassageScan:
 
     def candidates(
         self, best: BestScores, bm25: Bm25Terms | None, vectors: npt.NDArray[np.float32],
-        sparse: npt.NDArray[np.float32] | None, allowed: npt.NDArray[np.bool_] | None,
+        sparse: npt.NDArray[np.float32] | None, allowed: npt.NDArray[np.bool_] | None, n_boosts: int = 0,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float32]]:  # fmt: skip
         """Return the passages that may be among the best, their highest possible scores, and BM25 of all passages.
 
@@ -185,6 +185,7 @@ class PassageScan:
             vectors: of the query in the dense parts, one after the other.
             sparse: what sparse parts add to the score of each passage [parts, passages].
             allowed: which passages may be hits [passages]; None for all.
+            n_boosts: of the sparse parts, the last ones that make no passage a hit.
         """
         passages, scores, terms = self._passages, np.empty(0, np.float32), (None, None, None, 0, 0.0, 0.0, 0.0)
         if bm25 is not None:
@@ -199,6 +200,7 @@ class PassageScan:
         query = _QueryStruct(
             *terms, checked("vectors", vectors, np.float32, (self._dimension,)),
             checked("sparse", sparse, np.float32, (n_sparse, passages)) if sparse is not None else None, n_sparse,
+            n_boosts,
             checked("allowed", allowed, np.bool_, (passages,)) if allowed is not None else None,
         )  # fmt: skip
         memory, candidates = np.empty(self._memory_bytes, np.uint8), np.empty(passages, np.int64)

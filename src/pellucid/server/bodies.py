@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import orjson
 from fastapi.routing import APIRoute
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -137,6 +138,16 @@ def _check_where(where: Any) -> Any:
         raise ValueError(f"it has {sizes}; at most {MAX_TESTS:,}, {MAX_TESTS:,} and {MAX_WHERE_VALUES:,} are taken")
     return where
 
+
+def _check_boosts(boosts: Any) -> Any:
+    """Check how much the conditions of boosts hold."""
+    for boost in boosts or ():
+        _check_where(boost.get("where"))
+    return boosts
+
+
+Boosts = Annotated[list[dict[str, Any]] | None, Field(max_length=_MAX_WEIGHTS), AfterValidator(_check_boosts)]
+"""What metadata add to a score; `Index.search` checks them."""
 
 _CONDITIONS = {"type": "object", "additionalProperties": True}
 Conditions = Annotated[

@@ -23,6 +23,7 @@ from pellucid.server.bodies import (
     BODY_RULES,
     WHOLE,
     ApiError,
+    Boosts,
     Conditions,
     InferenceError,
     Integer,
@@ -93,6 +94,7 @@ class IndexQuery(SearchQuery):
     word_weights: Annotated[Weights, OPTIONS["word_weights"][1]] = None
     steer: Annotated[Weights, OPTIONS["steer"][1]] = None
     synonyms: Annotated[Synonyms, OPTIONS["synonyms"][1]] = None
+    boosts: Annotated[Boosts, OPTIONS["boosts"][1]] = None
     rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
     rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), WHOLE] = 50
     index: Annotated[str | None, _INDEX] = None
@@ -142,6 +144,7 @@ class WhyRequest(RequestBody):
     word_weights: Weights = None
     steer: Weights = None
     synonyms: Synonyms = None
+    boosts: Boosts = None
 
 
 class JudgeRequest(RequestBody):
@@ -265,7 +268,9 @@ def index_routes(service: Service) -> APIRouter:
         index = service.searched(body.index)
         check_explained(body.query)
         explanations = list[Explanation]()
-        weights: Any = {name: getattr(body, name) for name in ("weights", "word_weights", "steer", "synonyms")}
+        weights: Any = {
+            name: getattr(body, name) for name in ("weights", "word_weights", "steer", "synonyms", "boosts")
+        }
         for id in [body.id, *([] if body.below is None else [body.below])]:
             check_cancelled()
             if id not in index:
