@@ -38,6 +38,7 @@ VALUES: dict[str, tuple[Any, list[str]]] = {
         [{"where": {"year": {"gte": 3}}, "weight": 0.4}, RECENT],
         ["--boost", "year>=3=0.4", "--boost", "day ~ 9=-0.3"],
     ),
+    "group_by": ("day", ["--group-by", "day"]),
     "min_score": (0.2, ["--min-score", "0.2"]),
     "min_probability": (0.6, ["--min-probability", "0.6"]),
     "rerank": (True, ["--rerank", "any"]),
@@ -117,7 +118,7 @@ def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dic
         assert [score for _, score in found] == pytest.approx([score for _, score in hits["python"]]), door
 
 
-@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"rerank", "rerank_top"}))
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"group_by", "rerank", "rerank_top"}))
 def test_why_not_says_the_same_at_every_door(name: str, index: Any) -> None:
     value, said = VALUES[name]
     wanted = index.why_not(QUERY, "c", **{name: value}).to_dict()

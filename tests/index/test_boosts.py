@@ -85,6 +85,30 @@ def test_a_boost_finds_no_document_that_shares_nothing(index: Any) -> None:
         assert not words.search("plum", boosts=[{"where": {"a": 1}, "weight": 5}])
 
 
+@pytest.mark.parametrize("field", ["kind", "year", "day"])
+@pytest.mark.parametrize("options", [{}, {"offset": 2}, {"min_score": 0.3}, {"boosts": BOOSTS["several"]}])
+def test_of_each_value_the_best_hit_is_found(index: Any, field: str, options: dict[str, Any]) -> None:
+    offset, taken, expected = options.get("offset", 0), set[Any](), []
+    for hit in index.search("apple on the bridge", 4200, **{**options, "offset": 0}):
+        values = hit.metadata.get(field, [hit.id])  # without the field, it is a group of its own
+        values = values if isinstance(values, list) else [values]
+        if taken.isdisjoint(values):
+            expected.append((hit.id, hit.score))
+        taken |= set(values) if taken.isdisjoint(values) else set()
+    for where in (None, [{"kind": "guide"}, {"kind": "note"}, {"kind": {"exists": False}}]):
+        hits = index.search("apple on the bridge", 9, group_by=field, where=where, **options)
+        assert [(hit.id, hit.score) for hit in hits] == expected[offset : offset + 9] and hits.offset == offset
+    only = index.search("apple", 9, group_by=field, where={field: {"exists": True}})
+    assert only.exact and (field != "kind" or len(only) == 2)
+
+
+def test_groups_of_no_field_or_of_a_reranker_are_refused(index: Any) -> None:
+    with pytest.raises(InputError, match="a field 'knid'; did you mean 'kind'"):
+        index.search("apple", group_by="knid")
+    with pytest.raises(InputError, match="leave out rerank"):
+        index.search("apple", group_by="kind", rerank=lambda query, texts: [0.0] * len(texts))
+
+
 def test_why_not_names_boosts(index: Any) -> None:
     boosts = [{"where": {"year": 3}, "weight": 2}]
     id = next(hit.id for hit in index.search("apple", 5) if hit.metadata.get("year") != 3)

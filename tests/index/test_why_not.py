@@ -113,6 +113,7 @@ def test_what_has_no_answer_is_refused_or_said(index: Any) -> None:
     assert index.why_not(QUERY, "bank1").causes == () == index.why_not(QUERY, "bank1").gap
     for options, message in (
         ({"rerank": lambda query, texts: [0.0] * len(texts)}, "leave out rerank"),
+        ({"group_by": "year"}, "leave out group_by"),
         ({"where": {"yaer": 1}}, "did you mean 'year'"),
         ({"top_k": 0}, "top_k is 0"),
     ):

@@ -277,6 +277,7 @@ class Index(DocumentCollection):
         steer: Weights = None,
         synonyms: Synonyms = None,
         boosts: Boosts = None,
+        group_by: str | None = None,
         min_score: float | None = None,
         min_probability: float | None = None,
         rerank: Any = None,
@@ -305,6 +306,8 @@ class Index(DocumentCollection):
                 where the conditions hold. {"recent": "day", "half_life_days": 30, "weight": 0.3} adds 0.3 to a
                 document of today, half of it at 30 days, and nothing without a date; "now" is a date that ages are
                 counted from instead. With `rerank` they only choose what it reads, unless it has a weight.
+            group_by: a field of the metadata: at most one hit for each of its values, the best. A document of several
+                values stands for all of them, and one without the field for itself. Not with `rerank`.
             min_score: the lowest score of a hit, with `rerank` of its scores; None for any. Scores compare across
                 queries, not across indexes.
             min_probability: the lowest `hit.probability`, 0 to 1; the index must be calibrated, see `calibrate`.
@@ -322,8 +325,8 @@ class Index(DocumentCollection):
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
         asked = SearchQuery(
-            query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, min_score, min_probability,
-            rerank, rerank_top,
+            query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, group_by, min_score,
+            min_probability, rerank, rerank_top,
         )  # fmt: skip
         return run(self.snapshot(), asked)
 
@@ -340,6 +343,7 @@ class Index(DocumentCollection):
         steer: Weights = None,
         synonyms: Synonyms = None,
         boosts: Boosts = None,
+        group_by: str | None = None,
         min_score: float | None = None,
         min_probability: float | None = None,
         rerank: Any = None,
@@ -361,17 +365,18 @@ class Index(DocumentCollection):
             steer: as in `search`.
             synonyms: as in `search`.
             boosts: as in `search`.
+            group_by: refused: a document that another of its group hides has no rank.
             min_score: as in `search`.
             min_probability: as in `search`.
             rerank: refused: a second stage scores only the first hits.
             rerank_top: of no use here.
 
         Raises:
-            InputError: an argument has a value that cannot be used, or `rerank` is given.
+            InputError: an argument has a value that cannot be used, or `rerank` or `group_by` is given.
         """
         asked = SearchQuery(
-            query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, min_score, min_probability,
-            rerank, rerank_top,
+            query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, group_by, min_score,
+            min_probability, rerank, rerank_top,
         )  # fmt: skip
         return why_not(self.snapshot(), asked, id)
 

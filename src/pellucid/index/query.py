@@ -64,6 +64,9 @@ class SearchQuery:
             '[{"recent": "day", "half_life_days": 30, "weight": 0.3}].'
         ),
     ] = None
+    group_by: Annotated[
+        str | None, Option("A field of the metadata: at most one hit for each of its values, the best.")
+    ] = None
     min_score: Annotated[float | None, Option("Leave out hits with a lower score.")] = None
     min_probability: Annotated[
         float | None, Option("Leave out hits that answer with a lower probability; the index must be calibrated.", 0, 1)

@@ -18,7 +18,7 @@ from pellucid.errors import InputError
 from pellucid.explain.rows import BOOST
 from pellucid.index.arrays import Floats, Integers, Mask, corruption_reported
 from pellucid.index.hits import Hit, Hits, ScoredPassage, SecondStage, hits_for
-from pellucid.index.metadata import Where, parse_where
+from pellucid.index.metadata import Condition, Test, Where, entries, parse_where
 from pellucid.index.models import model_labels
 from pellucid.index.parts import parse_boosts
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
@@ -26,7 +26,7 @@ from pellucid.index.query import SearchQuery
 from pellucid.index.segments import Floats64, Segment
 from pellucid.index.settings import BM25, validate_steer, validate_synonyms, validate_weights, validate_word_weights
 from pellucid.native.scan import BestScores
-from pellucid.text.unicode import well_formed
+from pellucid.text.unicode import canonicalize, well_formed
 
 _CALIBRATE = ": index.calibrate(), or pellucid index calibrate"
 _ROUNDING = 1e-5  # of a score in float32
@@ -44,7 +44,11 @@ def run(snapshot: Snapshot, asked: SearchQuery) -> Hits:
             if plan.calibration is None:
                 raise InputError("min_probability needs an index that is calibrated for these weights" + _CALIBRATE)
             lowest_score = max(lowest_score, plan.calibration.min_score(asked.min_probability))
+        if asked.group_by is not None:
+            return _best_of_groups(plan, asked, conditions, lowest_score)
         return search(plan, top_k, conditions, lowest_score, offset=offset)
+    if asked.group_by is not None:
+        raise InputError("group_by takes the best by the index's own scores; leave out rerank")
     if asked.min_probability is not None:
         raise InputError("min_probability is of the index's own scores; leave out rerank, or give min_score")
     stage = SecondStage(asked.rerank, asked.rerank_top, asked.weights, list(state.settings["weights"]))
@@ -81,6 +85,27 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
         plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=model_labels(state.settings), _plan=plan,
         _score_document=partial(score_document, plan),
     )  # fmt: skip
+
+
+def _best_of_groups(plan: QueryPlan, asked: SearchQuery, where: Where, min_score: float) -> Hits:
+    """Return the best documents of which no two have a value of a field in common.
+
+    What shares a value with one of them is left out of the next search, which finds another one, or there is none.
+    """
+    fields, name = plan.snapshot.commit.state.fields, canonicalize(str(asked.group_by))
+    parse_where({name: {"exists": True}}, fields)  # an unknown field is an error
+    first, taken, n_first = dict[str, Hit](), dict[int, list[Any]](), asked.top_k + asked.offset
+    while True:
+        is_taken = Test(tuple(Condition(column, "in", tuple(values)) for column, values in taken.items()), True)
+        hits = search(plan, n_first, tuple((*tests, is_taken) for tests in where or ((),)), min_score)
+        for hit in hits:
+            values = entries({name: hit.metadata[name]}, fields) if name in hit.metadata else {}
+            if not any(value in taken.get(column, ()) for column in values for value in values[column]):
+                first[hit.id] = hit
+                for column in values:
+                    taken.setdefault(column, []).extend(values[column])
+        if len(hits) < n_first or len(first) >= n_first:
+            return replace(hits, hits=tuple(first.values())[asked.offset : n_first], offset=asked.offset)
 
 
 def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:

@@ -123,8 +123,9 @@ class WhyNot(Report):
 
 def why_not(snapshot: Snapshot, asked: SearchQuery, id: str | int) -> WhyNot:
     """Return why a search does not find a document, see `Index.why_not`."""
-    if asked.rerank is not None:
-        raise InputError("why_not explains the index's own scores, which a reranker replaces; leave out rerank")
+    for name in ("rerank", "group_by"):
+        if getattr(asked, name) is not None:
+            raise InputError(f"why_not explains scores and ranks of the index's own; leave out {name}")
     document_id, hits = validate_id(id, "the id"), run(snapshot, asked)
     last, ranks = hits[-1] if hits else None, {hit.id: rank for rank, hit in enumerate(hits, asked.offset + 1)}
     location = snapshot.commit.rows_for([document_id]).get(document_id)
