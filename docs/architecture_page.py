@@ -1,4 +1,4 @@
-"""Write the tables of docs/architecture.md, of files and of their size, from the code: `make help-docs`."""
+"""Write docs/architecture.md's picture and table of sizes, and docs/map.md, from the code: `make help-docs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("architecture.md")
+MAP = Path(__file__).with_name("map.md")
+PICTURE = Path(__file__).with_name("images") / "structure.svg"
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "pellucid"
 
@@ -33,9 +35,9 @@ what goes for it.
 |---|---:|---:|---:|
 """
 
-_HEAD = """## The map
+_HEAD = """# The map
 
-<!-- Written by `make help-docs` from the first line of each module's docstring. Do not edit below. -->
+<!-- Written by `make help-docs` from the first line of each module's docstring. Do not edit. -->
 
 Every file of `src/pellucid`, once. The line above a table is that of its package, whose `__init__.py` lists the public
 names.
@@ -43,13 +45,17 @@ names.
 
 
 def page() -> str:
-    """Return the page as it is, with its tables made anew."""
-    packages = sorted(path.parent for path in SOURCE.glob("*/__init__.py"))
-    tables = (_table(package) for package in [SOURCE, *packages])
+    """Return the page as it is, with the table of sizes made anew."""
     prose, _, rest = PAGE.read_text(encoding="utf-8").partition("## Size")
     limits = stated_sizes(rest)
     rows = (_size_row(name, *map(min, size, limits.get(name, size))) for name, size in sizes().items())
-    return prose + _SIZE + "".join(rows) + "\n" + _HEAD + "".join(tables)
+    return prose + _SIZE + "".join(rows)
+
+
+def file_map() -> str:
+    """Return the page with every file."""
+    packages = sorted(path.parent for path in SOURCE.glob("*/__init__.py"))
+    return _HEAD + "".join(map(_table, [SOURCE, *packages]))
 
 
 def stated_sizes(text: str) -> dict[str, tuple[int, int]]:
@@ -76,6 +82,81 @@ def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+BASE = {"errors", "process", "progress", "settings", "_lazy"}
+"""Modules that all others may import: one box at the bottom."""
+
+WIDTH, HEIGHT, BOX_WIDTH, BOX_HEIGHT = 980, 74, 112, 30
+
+
+def picture() -> str:
+    """Return the packages as an SVG: each stands above those that its files import when they are imported.
+
+    A line is left out where a longer way leads to the same package.
+    """
+    uses = _uses()
+    level: dict[str, int] = {}
+    while len(level) < len(uses):  # no package imports itself by a detour: this ends
+        ready = [name for name in uses if name not in level and uses[name] <= level.keys()]
+        assert ready, f"these packages import each other: {sorted(uses.keys() - level.keys())}"
+        level |= {name: 1 + max((level[used] for used in uses[name]), default=0) for name in ready}
+    rows = [sorted(name for name in uses if level[name] == height) for height in range(max(level.values()), 0, -1)]
+    place = {
+        name: (round(WIDTH * (column + 0.5) / len(row)), number * HEIGHT + 24)
+        for number, row in enumerate(rows)
+        for column, name in enumerate(row)
+    }
+    lines = [
+        f'<path d="M{x1} {y1 + 15} C{x1} {y1 + 45} {x2} {y2 - 45} {x2} {y2 - 15}"/>'
+        for (x1, y1), (x2, y2) in ((place[name], place[used]) for name in uses for used in _direct(name, uses))
+    ]
+    boxes = [
+        f'<rect x="{x - BOX_WIDTH // 2}" y="{y - BOX_HEIGHT // 2}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5"/>'
+        f'<text x="{x}" y="{y + 5}">{name}</text>'
+        for name, (x, y) in place.items()
+    ]
+    bottom = len(rows) * HEIGHT
+    base = f"under all: {', '.join(sorted(BASE - {'_lazy'}))}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 40}" role="img" '
+        'aria-label="The packages of pellucid; each imports those below it that a line leads to">\n'
+        f'<rect width="{WIDTH}" height="{bottom + 40}" fill="#fff"/>\n'
+        f'<g fill="none" stroke="#90a4ae">{"".join(lines)}</g>\n'
+        '<g fill="#eceff1" stroke="#546e7a" font-family="sans-serif" font-size="14" text-anchor="middle">\n'
+        f'<rect x="8" y="{bottom}" width="{WIDTH - 16}" height="30" rx="5"/>\n'
+        + "\n".join(boxes).replace("<text ", '<text stroke="none" fill="#263238" ')
+        + f'\n<text stroke="none" fill="#263238" x="{WIDTH // 2}" y="{bottom + 20}">{base}</text>\n</g>\n</svg>\n'
+    )
+
+
+def _uses() -> dict[str, set[str]]:
+    """Return what each package, and each module at the root, imports of the others when it is imported."""
+    uses: dict[str, set[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = _box(path.relative_to(SOURCE).with_suffix("").parts)
+        if name in BASE or path.stem in ("__init__", "__main__"):
+            continue
+        modules = [
+            node.module or "" for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)
+        ]
+        used = {_box(tuple(module.split(".")[1:])) for module in modules if module.startswith("pellucid.")}
+        uses[name] = uses.get(name, set()) | (used - BASE - {name})
+    return uses
+
+
+def _box(parts: tuple[str, ...]) -> str:
+    """Return the box that a module belongs to: making static models opens encoders, which explain by static models."""
+    return "static/training" if parts[:2] == ("static", "training") else parts[0]
+
+
+def _direct(name: str, uses: dict[str, set[str]]) -> list[str]:
+    """Return what a package imports and none of the others that it imports does."""
+    return sorted(used for used in uses[name] if not any(used in _below(other, uses) for other in uses[name]))
+
+
+def _below(name: str, uses: dict[str, set[str]]) -> set[str]:
+    return uses[name].union(*(_below(used, uses) for used in uses[name]))
+
+
 def _size_row(name: str, statements: int, functions: int) -> str:
     budget, most_functions = WHOLE[name] if name in WHOLE else (BUDGET[name], None)
     label = f"**{name}**" if name in WHOLE else f"`{name}`" if " " not in name else name
@@ -93,7 +174,7 @@ def _table(package: Path) -> str:
         for path in sorted(files)
         if path.name != "__init__.py"
     ]
-    return f"\n### {name}\n{about}" + ("\n| file | what it is for |\n|---|---|\n" + "".join(rows) if rows else "")
+    return f"\n## {name}\n{about}" + ("\n| file | what it is for |\n|---|---|\n" + "".join(rows) if rows else "")
 
 
 def _line(path: Path) -> str:
@@ -104,3 +185,5 @@ def _line(path: Path) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    MAP.write_text(file_map(), encoding="utf-8")
+    PICTURE.write_text(picture(), encoding="utf-8")

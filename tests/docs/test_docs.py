@@ -11,6 +11,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -303,12 +304,40 @@ def test_no_package_grows_beyond_the_table_of_sizes():
     assert not grown, "statements and functions, and the limits of docs/architecture.md: make room first"
 
 
-def test_the_tables_of_files_are_the_modules_first_lines():
-    page = runpy.run_path(str(ROOT / "docs/architecture_page.py"))["page"]()
-    assert (ROOT / "docs/architecture.md").read_text(encoding="utf-8") == page, "run: make help-docs"
-    listed = re.findall(r"^\| `([\w/]+\.py)` \| .+ \|$", page, re.MULTILINE)
+def test_the_pages_of_the_code_are_made_from_it():
+    script = runpy.run_path(str(ROOT / "docs/architecture_page.py"))
+    for made, path in (("page", "architecture.md"), ("file_map", "map.md"), ("picture", "images/structure.svg")):
+        assert (ROOT / "docs" / path).read_text(encoding="utf-8") == script[made](), "run: make help-docs"
+    listed = re.findall(r"^\| `([\w/]+\.py)` \| .+ \|$", script["file_map"](), re.MULTILINE)
     there = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
     assert sorted(listed) == sorted(path for path in there if not path.endswith("__init__.py"))
+
+
+def test_the_journeys_through_the_code_call_their_stops_in_this_order(tmp_path, monkeypatch):
+    pytest.importorskip("Stemmer")
+    monkeypatch.chdir(tmp_path)
+    journeys = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("\n### ")[1:]
+    names, places = {}, {str(path): path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
+    for journey in journeys:
+        calls: dict[str, int] = {}
+
+        def note(frame, event, _, calls=calls):
+            place = places.get(frame.f_code.co_filename)
+            if event == "call" and place:
+                calls[f"{place}:{frame.f_code.co_name}"] = calls.get(f"{place}:{frame.f_code.co_name}", len(calls))
+
+        code = compile(re.search(r"```python\n(.*?)```", journey, re.DOTALL)[1], "architecture.md", "exec")
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            exec(code, names)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        stops = re.findall(r"^\d+\. `(\S+:\w+)`", journey, re.MULTILINE)
+        assert 5 < len(stops) <= 12 and [stop for stop in stops if stop not in calls] == []
+        assert stops == sorted(stops, key=calls.__getitem__)
+    assert len(journeys) == 5
 
 
 def test_the_readme_names_the_test_command_that_ci_runs():
