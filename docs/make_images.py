@@ -2,12 +2,14 @@
 
 Writes to docs/images: `explanation.svg` (the terminal view), `explanation.html`; and where a Chromium browser and the
 package playwright are installed, pictures of the HTML view in both colour schemes, and of the
-explorer: compare, search and map, light, dark and on a phone.
+explorer: compare and search, light, dark and on a phone. Beside README's picture, a text file holds its words and its
+checksum: a test compares them with the search and the picture.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shutil
 import socket
 import tempfile
@@ -84,7 +86,7 @@ def photograph_all(program: str, page: Path, folder: Path) -> None:
 def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], awaited: str, opened: str = "") -> None:
     """Take a picture of a page in a colour scheme, width and height, once an element of it is there.
 
-    `opened` names a button that is pressed before.
+    `opened` names a button that is pressed before; the text of the page then goes into a file beside the picture.
     """
     scheme, width, height = how
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
@@ -96,6 +98,9 @@ def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], 
         page.wait_for_selector("tfoot", timeout=60_000)
     page.wait_for_timeout(500)  # what is drawn after it
     page.screenshot(path=picture)
+    if opened:
+        checksum = hashlib.sha256(picture.read_bytes()).hexdigest()
+        picture.with_suffix(".txt").write_text(f"{checksum}\n\n{page.locator('main').inner_text()}\n", encoding="utf-8")
     context.close()
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -118,6 +119,19 @@ def test_the_commands_in_the_readme_run_as_they_stand(tmp_path, monkeypatch):
         said = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
         assert said.exit_code == 0, said.stderr
     assert "login → password" in said.stdout
+
+
+def test_the_picture_of_the_readme_shows_what_its_search_prints(tmp_path):
+    pytest.importorskip("Stemmer")
+    picture = ROOT / re.search(r"docs/images/explorer-search[\w-]*\.png", (ROOT / "README.md").read_text("utf-8"))[0]
+    checksum, shown = picture.with_suffix(".txt").read_text("utf-8").split("\n", 1)
+    assert checksum == hashlib.sha256(picture.read_bytes()).hexdigest(), "run: python docs/make_images.py"
+    with pellucid.Index.create(tmp_path / "help") as index:
+        index.add_files(ROOT / "examples/help_centre.txt")
+        hits = index.search("I forgot my login")
+    numbers = [*(f"{line.contribution:+.4f}" for line in hits[0].explain().groups()), f"{hits[0].score:+.4f}"]
+    assert re.findall(r"[+-]\d\.\d{4}", shown) == numbers, "run: python docs/make_images.py"
+    assert all(hit.summary() in shown for hit in hits)
 
 
 @pytest.mark.full
