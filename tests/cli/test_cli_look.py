@@ -95,13 +95,6 @@ def test_an_edit_that_cannot_be_made_is_told_and_writes_nothing(run, tmp_path, o
     assert not (tmp_path / "mine").exists()
 
 
-def test_an_edit_changes_the_weights_of_words(run, fruit):
-    run(*EDIT, "--word", "pear=0.5", "--without", "1")
-    assert pellucid.load("mine").vectors.tolist() == fruit.reweight({"pear": 0.5}).without(1).vectors.tolist()
-    assert "not in the vocabulary" in run(*EDIT, "--overwrite", "--word", "qqq=1", code=1).stderr
-    assert "is not WORD=FACTOR" in run(*EDIT, "--overwrite", "--word", "pear", code=2).stderr
-
-
 def test_an_edit_renames_first_as_its_help_says(run):
     """Also a dimension that is merged: its new name is in that of the whole."""
     run(*EDIT, "--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1")

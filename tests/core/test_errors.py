@@ -26,7 +26,6 @@ from pellucid.index.settings import validate_steer, validate_synonyms, validate_
 from pellucid.settings import Limits, Settings
 from pellucid.text.inputs import check_texts
 from pellucid.text.tables import CorpusFile
-from pellucid.text.words import Vocabulary
 
 NO_NUMBERS = [True, "3", None, [1], 1j, math.nan, math.inf, -math.inf, 10**400, np.float32("nan")]
 
@@ -129,8 +128,6 @@ def test_numbers_and_settings_of_analyses_are_checked(fruit, junk):
         "seed of cards": lambda: pellucid.cards(fruit, texts, seed=junk),
         "seed of topics": lambda: pellucid.topics(fruit, texts, n=2, seed=junk),
         "gold": lambda: pellucid.compare([fruit, fruit], pairs, gold=junk),
-        "factor": lambda: fruit.reweight({"apple": junk}),
-        "word": lambda: fruit.reweight({repr(junk).encode(): 1.0}),
         "below": lambda: fruit.counterfactual("apple", "the apple car", below=junk),
     }
     for name, call in calls.items():
@@ -197,8 +194,6 @@ SETTINGS: dict[str, Callable[[object], object]] = {
     "texts": lambda value: check_texts([value]),
     "no texts": lambda value: check_texts(value if isinstance(value, int) else {0: value}),
     "role": validate_role,
-    "factor": lambda value: Vocabulary(["cat"]).factors({"cat": value}),
-    "word": lambda value: Vocabulary(["cat"]).factors({value: 1}),
     "dimension": lambda value: Dimensions([Dimension("x")]).number(value),
     "delimiter": lambda value: CorpusFile("x.csv", delimiter=value),
     "type": lambda value: CorpusFile("x.csv", types={"year": value}),

@@ -153,12 +153,6 @@ def sum_of(model, text):
     return rounded(model)[[row for row in rows if row >= 0]].sum(axis=0)
 
 
-def test_words_can_be_reweighted(model):
-    lighter = model.reweight({"bank": 0.5, "new": 0})
-    assert rounded(lighter)[0] == pytest.approx(rounded(model)[0] / 2, rel=1e-6) and not rounded(lighter)[5].any()
-    assert lighter.encode("new").nnz == 0 and lighter.explain("new").coverage[0].known == 1
-
-
 TABLE = sparse.csr_matrix(WEIGHTS)
 UNFIT = [
     ((TABLE[:5], dimensions()), "5 scales for 8 words"),
@@ -172,10 +166,8 @@ UNFIT = [
 
 @refused(
     *((lambda parts=parts: StaticLexiconEmbedder(Vocabulary(WORDS), *parts), message) for parts, message in UNFIT),
-    (lambda model: model.reweight({"zebra": 1}), "not in the vocabulary"),
-    (lambda model: model.reweight({"bank": -1}), "factor of 'bank'"),
 )
-def test_parts_and_factors_that_do_not_fit_are_refused(call, message, error, request):
+def test_parts_that_do_not_fit_are_refused(call, message, error, request):
     check_refused(request, call, message, error)
 
 
@@ -218,7 +210,7 @@ def test_clusters_are_called_by_the_words_that_fire_them(model, opened):
 def test_any_number_of_scalings_is_refused_or_opens_with_the_same_vectors(model, tmp_path, factor):
     for _ in range(5):
         try:
-            model = model.scale({0: factor}).reweight({"bank": factor})
+            model = model.scale({0: factor})
         except InputError as error:
             assert "1e+18" in str(error)
             return

@@ -196,9 +196,3 @@ def test_edits_of_dimensions_reach_spelled_words(
     half = -(-opened.get_embedding_dimension() // 2)
     cut, kept = opened.encode(STEMS, truncate_dim=half, normalize_embeddings=True), opened.keep(list(range(half)))
     assert np.abs(cut - kept.encode(STEMS)).max() < 2e-5
-
-
-def test_factors_of_words_and_edits_of_dimensions_come_in_any_order(spelled):
-    texts, factors = ["tokeners A320 bank", "riverine bank"], {"bank": 3.0, "river": 0.2}
-    first = spelled.reweight(factors).scale({0: 0.5}).without(1)
-    assert np.abs(first.encode(texts) - spelled.scale({0: 0.5}).without(1).reweight(factors).encode(texts)).max() < 1e-6

@@ -1,4 +1,4 @@
-"""The commands that make a model, or change its dimensions and words."""
+"""The commands that make a model, or change its dimensions."""
 
 from __future__ import annotations
 
@@ -83,10 +83,9 @@ def edit(
     merge: Annotated[list[str] | None, typer.Option(help="A dimension to merge with the other --merge ones.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="DIMENSION=FACTOR; below 1 it counts less.")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="DIMENSION=NEW NAME.")] = None,
-    word: Annotated[list[str] | None, typer.Option(help="WORD=FACTOR for its vector in a static model.")] = None,
     model: ModelOption = "static-en",
 ) -> None:
-    """Change the dimensions of a model: rename, scale, merge, drop, in this order; or the weights of words.
+    """Change the dimensions of a model: rename, scale, merge, drop, in this order.
 
     A dimension is given by its number or name before the edit.
 
@@ -94,11 +93,8 @@ def edit(
     Examples:
       pellucid edit -m anchors-en-200 -o mine --without 9 --without 104
       pellucid edit -m mine -o mine --overwrite --rename "12=credit cards" --scale "40=0.5"
-      pellucid edit -o mine --word "immune=0.3"
     """
     edited = open_model(model)
-    if word:
-        edited = edited.reweight(values_of(word, "--word", "WORD=FACTOR", float))
     before = edited.dimensions
 
     def number(name: str) -> int:
@@ -109,8 +105,8 @@ def edit(
     factors: dict[Which, float] = {number(name): factor for name, factor in scales.items()}
     renames = values_of(rename, "--rename", "DIMENSION=NAME")
     titles: dict[Which, str] = {number(name): title for name, title in renames.items()}
-    if not (dropped or merged or factors or titles or word):
-        raise InputError("nothing to edit; give --without, --merge, --scale, --rename or --word")
+    if not (dropped or merged or factors or titles):
+        raise InputError("nothing to edit; give --without, --merge, --scale or --rename")
     edited = edited.rename(titles) if titles else edited
     removed = [edited.dimensions.names[index] for index in dropped]  # a merge changes the numbers
     edited = edited.scale(factors) if factors else edited

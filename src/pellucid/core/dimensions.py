@@ -329,17 +329,6 @@ class EditableModel(ToolInterface):
         mixing = Mixing.from_entries(np.arange(len(before)), columns, factors, (len(before), len(remaining)))
         return self._edited(Edit(Dimensions(joined if n == first else before[n] for n in remaining), mixing))
 
-    def reweight(self, factors: Mapping[str, float]) -> Self:
-        """Return a model in which some words count more or less: of the static family, whose words have vectors.
-
-        Args:
-            factors: word -> factor.
-
-        Raises:
-            InputError: the family has no vectors of words.
-        """
-        raise InputError(f"only static models weight words; the {self.family} family has no vectors of words")
-
     def _edited(self, edit: Edit) -> Self:
         """Return this model after `edit`; what a family implements to make its dimensions editable."""
         raise InputError(f"the dimensions of a {self.family} model cannot be edited")

@@ -279,21 +279,6 @@ class StaticLexiconEmbedder(Embedder):
         """Return the same model with only the `max_active_dims` largest coordinates of each text; None for all."""
         return self._like(max_active_dims=max_active_dims)
 
-    def reweight(self, factors: Mapping[str, float]) -> Self:
-        """Return a model in which some words count more or less: their weights are multiplied.
-
-        Args:
-            factors: word -> factor: {"immune": 0.3, "new": 2}.
-
-        Raises:
-            InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million.
-        """
-        multipliers = np.ones(len(self.vocabulary), np.float32)
-        for row, factor in self.vocabulary.factors(factors).items():
-            multipliers[row] = factor
-        rows = self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
-        return self._like(table=WordClusters.from_weights(rows.multiply(multipliers[:, None])))
-
     def _like(self, **changes: Any) -> Self:
         arguments: dict[str, Any] = {
             "table": self.table, "dimensions": self._dimensions, "mixing": self.mixing,

@@ -267,23 +267,6 @@ class StaticEmbedder(Embedder):
             raise InputError(f"the edits together give vectors beyond {MAX_ABS_VALUE:g}; scale less")
         return StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
 
-    def reweight(self, factors: Mapping[str, float]) -> StaticEmbedder:
-        """Return a model in which some words count more or less: their vectors are multiplied.
-
-        The table keeps its dtype. What is found by a word changes with it: other cases of it in a vocabulary in lower
-        case, and words that are known by it as their beginning. A word with the factor 0 is still a known one.
-
-        Args:
-            factors: word -> factor: {"immune": 0.3, "new": 2}.
-
-        Raises:
-            InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million, or
-                too large for the table.
-        """
-        by_row = self.vocabulary.factors(factors)
-        rows, times = list(by_row), np.array(list(by_row.values()), np.float32)
-        return self._with(*_reweighted(self.vectors, self.scales, rows, times), self._dimensions)
-
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the vectors of table `rows` as float32 [rows, dimension].
 
@@ -344,24 +327,6 @@ class StaticEmbedder(Embedder):
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
         return [(self.vocabulary.words[row], float(scores[row])) for row in best]
-
-
-def _reweighted(
-    vectors: Any, scales: Vectors | None, rows: list[int], multipliers: Vectors
-) -> tuple[Any, Vectors | None]:
-    """Return a table, its dtype kept, some rows of which are multiplied."""
-    if scales is not None:
-        scales = scales.copy()
-        scales[rows] *= multipliers
-    else:
-        vectors = np.array(vectors)
-        with np.errstate(over="ignore"):
-            vectors[rows] = floats(vectors, None, np.array(rows, np.int64)) * multipliers[:, None]
-    if not (is_sound(vectors[rows], MAX_ABS_VALUE) if scales is None else is_sound(scales[rows], MAX_ABS_VALUE / 127)):
-        raise InputError(
-            f"a factor, times those given before, is too large for a table of {vectors.dtype}; give a smaller one"
-        )
-    return vectors, scales
 
 
 def static_model(model: Any, doing: str) -> StaticEmbedder:

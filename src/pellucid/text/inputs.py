@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 from pellucid.errors import InputError, shown
-
-_MAX_COLUMNS, _N_NAMED_COLUMNS = 100, 3  # of a table given for texts: looked at, and named with how to give one
 
 
 def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
@@ -55,8 +52,7 @@ def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
 def describe_item(item: Any) -> str:
     """Return what messages say of an item of texts that is no string, and what to do about it."""
     if isinstance(item, Mapping):
-        keys = [key for key in islice(item, _MAX_COLUMNS) if isinstance(item[key], str)] or list(item)
-        hint = f"Give one of its values: [text[{keys[0] if keys else 'key'!r:.40}] for text in texts]"
+        hint = "Give one of its values: [text['text'] for text in texts]"
     elif isinstance(item, (bytes, bytearray)):
         hint = "Decode it: text.decode()"
     else:
@@ -67,27 +63,14 @@ def describe_item(item: Any) -> str:
 def refuse_tables(texts: Any, name: str = "texts") -> None:
     """Check that texts are no data frame, mapping or array of several columns, whose iteration gives no texts."""
     kind = type(texts)
-    if isinstance(texts, Mapping):
-        columns, what = list(texts), "whose keys are not texts"
-    elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
-        columns = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
-        what = f"with {len(columns)} columns"
-    elif hasattr(texts, "read_next_batch") or hasattr(texts, "collect_schema"):  # of Arrow or Polars
-        raise InputError(f"{name} is a {kind.__name__}, which is a table; give one of its columns")
-    elif getattr(texts, "ndim", 1) > 1 and hasattr(texts, "shape"):
+    named_columns = (
+        "columns",
+        "column_names",
+        "read_next_batch",
+        "collect_schema",
+    )  # of frames
+    if isinstance(texts, Mapping) or any(hasattr(kind, column) for column in named_columns):
+        hint = f"such as {name}['text'], or of a mapping with texts as values list({name}.values())"
+        raise InputError(f"{name} is a {kind.__name__}, which is a table; give texts, {hint}")
+    if getattr(texts, "ndim", 1) > 1 and hasattr(texts, "shape"):
         raise InputError(f"{name} has the shape {texts.shape}; give one column, such as {name}[:, 0]")
-    else:
-        return
-    text_columns = [column for column in columns[:_MAX_COLUMNS] if _holds_text(texts, column)]
-    hint = " or ".join(f"{name}[{column!r:.60}]" for column in text_columns[:_N_NAMED_COLUMNS]) or "one of its columns"
-    values = f", or list({name}.values())" if isinstance(texts, Mapping) and len(text_columns) > 1 else ""
-    raise InputError(f"{name} is a {kind.__name__} {what}; give texts, such as {hint}{values}")
-
-
-def _holds_text(table: Any, name: Any) -> bool:
-    """Whether the first value of a column, or a mapping's value itself, is a string."""
-    try:
-        first: Any = table[name] if isinstance(table[name], str) else next(iter(table[name]), None)
-        return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
-    except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
-        return False

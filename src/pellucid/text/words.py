@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.errors import InputError, check_number, shown, without_panic
+from pellucid.errors import InputError, without_panic
 from pellucid.process import cached_property
 from pellucid.text.unicode import (
     NormalizedText,
@@ -297,28 +296,6 @@ class Vocabulary:
         if row < 0 and not word.isascii() and (form := normalize(word).text) != word:
             return self._exact_row(form)
         return row
-
-    def factors(self, factors: Mapping[Any, Any]) -> dict[int, float]:
-        """Return factors of words by row, after checking them."""
-        factor_by_row: dict[int, float] = {}
-        if not isinstance(factors, Mapping):
-            raise InputError(f"the factors are {shown(factors)}; give a dict of words and their factors")
-        for word, factor in factors.items():
-            if not isinstance(word, str):
-                raise InputError(
-                    f"{shown(word, 80)} is no word; give words and their factors, such as {{'immune': 0.3}}"
-                )
-            form = normalize(word).text.strip()
-            if not self.has_row(form):
-                similar_words = get_close_matches(lowercase(form), self.words, 1)
-                hint = f"; did you mean {similar_words[0]!r}?" if similar_words else ""
-                raise InputError(f"{shown(word, 80)} is not in the vocabulary{hint}")
-            row = self.row(form)
-            if row in factor_by_row:
-                raise InputError(f"{shown(word, 80)} is given twice; the vocabulary has it once")
-            check_number(f"the factor of {shown(word, 80)}", factor, least=0, most=1_000_000)
-            factor_by_row[row] = factor
-        return factor_by_row
 
     def split(self, text: str) -> list[Word]:
         """Return the words of `text` as this vocabulary finds them, with their character spans.
