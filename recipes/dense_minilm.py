@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
+from pellucid.core.arrays import l2_normalize
+from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.trainer import Collator, LexiconModule
 from pellucid.lexicon.training import TrainingSettings, adapted_model, bind_run, train_module
 from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.transformer import Backbone
+from pellucid.transformer.embedder import TransformerEmbedder
 from recipes.static_en import open_teacher
+
+
+class DenseEmbedder(TransformerEmbedder):
+    """A language model of which a text is one state, or the mean of several.
+
+    Attributes:
+        backbone: the transformer.
+        settings: how texts are read; their `pooling` is ignored, and states are not shifted unless it is said.
+        pooling: "last" takes the state at the last position; "mean" the mean over the text's own tokens.
+    """
+
+    family = "dense"
+    settings: LexiconSettings
+    truncates = True  # as far as the transformer was trained for it
+
+    def __init__(self, backbone: Backbone, settings: LexiconSettings, pooling: str) -> None:
+        """Take the states of a backbone as they are."""
+        self._read_with(backbone, replace(settings, shift=bool(settings.shift)))
+        self.pooling = pooling
+
+    def get_embedding_dimension(self) -> int:
+        """Return the length of a state."""
+        return self.backbone.dimension
+
+    def with_settings(self, settings: LexiconSettings) -> DenseEmbedder:
+        """Return the same model with other settings."""
+        return DenseEmbedder(self.backbone, settings, self.pooling)
+
+    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return float32 [texts, d], rows of length 1, and 0 for a text without tokens."""
+        rows = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
+        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar):
+            with torch.inference_mode():
+                ids, mask, own = self.backbone.padded(readings)
+                hidden = self.backbone.states(ids, mask).float()
+                if self.pooling == "mean":
+                    pooled = (hidden * own[:, :, None]).sum(dim=1) / own.sum(dim=1, keepdim=True).clamp(min=1)
+                else:
+                    last = torch.tensor([reading.last for reading in readings], device=hidden.device)
+                    pooled = hidden[torch.arange(len(last)), last.clamp(min=0)] * (last >= 0)[:, None]
+                rows[batch] = pooled.cpu().numpy()
+        return l2_normalize(rows)
 
 
 class OwnModule(LexiconModule):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -26,14 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from papers.lens.baselines import DenseEmbedder
 from pellucid import LexiconEmbedder, cluster_vocabulary, load, train_lexicon
 from pellucid.lexicon import Clusters, LexiconSettings, TrainingSet, TrainingSettings
 from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.text.tables import read_texts
 from pellucid.transformer import Backbone, open_backbone
 from pellucid.transformer.backbone import half_dtype
-from recipes.dense_minilm import train_dense
+from recipes.dense_minilm import DenseEmbedder, train_dense
 from recipes.lexicon_head import load_clusters, save_clusters
 from recipes.lexicon_minilm import cut, hard_negatives, medical_questions, pair_sets, shuffled, topic_sets
 from recipes.static_en import open_teacher
@@ -188,25 +187,6 @@ def hard_pairs(source: Source) -> list[Any]:
     return [TrainingSet(part.name, list(islice(rows, len(part.rows)))) for part in parts]
 
 
-def held_out(source: Source, batches: tuple[int, int, int] = (14, 4, 2)) -> Iterator[tuple[str, list[str], Any]]:
-    """Yield batches that no row is trained on: their kind, texts, and vectors of the teachers or the other texts."""
-    size, amounts = TRAINING.batch_size, source.amounts
-    every = short_sentences(source, amounts.sentences + 4 * batches[0] * size)
-    sentences = every[amounts.sentences :][: batches[0] * size]
-    vectors = teacher_vectors(source, sentences)
-    for n in range(0, len(sentences), size):
-        yield "sentences", sentences[n : n + size], vectors[n : n + size]
-    paraphrases = all_paraphrases(source.data / "parallel" / "tatoeba", test_sentences(source.data / "sts"))
-    answers = shuffled(list(medical_questions(source.data)), np.random.default_rng(TRAINING.seed))
-    questions = [(question, cut(answer, ANSWER)) for question, answer in answers[amounts.questions :]]
-    for kind, pairs, count in zip(
-        ("paraphrases", "medical questions"), (paraphrases[amounts.paraphrases :], questions), batches[1:]
-    ):
-        for n in range(0, count * size, size):
-            first, second = zip(*pairs[n : n + size])
-            yield kind, list(first), list(second)
-
-
 def teacher_vectors(source: Source, texts: Sequence[str]) -> np.ndarray:
     """Return the vectors of both teachers side by side, float16 [texts, 768]; they are kept in a file.
 
@@ -325,7 +305,7 @@ def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
         model.backbone.lower.save()
     if row.clusters != 0:
         return model
-    return DenseEmbedder(model.backbone, model.settings, pooling=row.pooling)  # type: ignore[arg-type]
+    return DenseEmbedder(model.backbone, model.settings, row.pooling)
 
 
 def whole(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
@@ -342,7 +322,7 @@ def whole(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
     if row.attention != row.lower:
         make_causal(backbone.model, skipped)
     if isinstance(model, DenseEmbedder):
-        return DenseEmbedder(backbone, model.settings, pooling=model.pooling)
+        return DenseEmbedder(backbone, model.settings, model.pooling)
     return LexiconEmbedder(backbone, model.clusters, model.settings, bias=model.bias)
 
 

@@ -26,7 +26,7 @@ ANCHORS = ["the cat sat", "bank loan", "a mat", "the doctor", "a man on a horse"
 
 STATIC = ["static", "static lexicon", "anchors", "ensemble"]
 
-TRANSFORMER = ["anchors over a transformer", "ensemble with a transformer", "lexicon", "key tokens", "dense"]
+TRANSFORMER = ["anchors over a transformer", "ensemble with a transformer", "lexicon", "key tokens"]
 
 FAMILIES = [*STATIC, *TRANSFORMER]
 
@@ -83,12 +83,6 @@ def key_token_model():
     return KeyTokenEmbedder(backbone_of("llama", "causal"), KeyTokenSettings(top_k=20))
 
 
-def dense_model():
-    from papers.lens.baselines import DenseEmbedder
-
-    return DenseEmbedder(backbone_of("bert", "bidirectional"))
-
-
 def every_model(folder):
     """Return a model of each family by name; of those that need torch only where it is."""
     models = {
@@ -107,7 +101,6 @@ def every_model(folder):
         "ensemble with a transformer": EnsembleEmbedder([transformer, static_model()]),
         "lexicon": lexicon_model(),
         "key tokens": key_token_model(),
-        "dense": dense_model(),
     }
 
 

@@ -10,19 +10,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from papers.kit import DRAWS, MIN_SEEDS, Figure, Interval, Table, Verdict, bootstrap, interval_of, run_script
-from papers.lens.language_page import KINDS, Measured, said_list
-from papers.lens.samples import Items, Sample, score_of
+from papers.kit import DRAWS, MIN_SEEDS, Figure, Interval, Table, Verdict, bootstrap, interval_of, run_script, wrapped
+from papers.lens.samples import CLASSES, RETRIEVAL, STS, Items, Sample, score_of
 from papers.lens.tables import PUBLISHED
 from pellucid.persistence.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
+
+KINDS = ("STS", "retrieval", "reranking", "classification", "clustering")
+KIND_OF = {
+    **dict.fromkeys(STS, "STS"),
+    **dict.fromkeys(RETRIEVAL, "retrieval"),
+    "WikiQA": "reranking",
+    **dict.fromkeys(CLASSES, "classification"),
+    "StackOverflow": "clustering",
+}
+
+Draws = npt.NDArray[np.float64]
 
 SEEDS = tuple(range(MIN_SEEDS))
 MODELS = {
@@ -76,6 +87,29 @@ COMPARED = (
 _DIGITS = 5
 _SETS = "sets.json"
 _DIFFERENCE = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", "verdict"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The scores of one model.
+
+    Attributes:
+        scores: set -> the score x 100, and then that of each bootstrap sample, [1 + draws].
+        active: coordinates of a text that are not zero, on average; None for dense models.
+    """
+
+    scores: Mapping[str, Draws]
+    active: float | None = None
+
+    def has(self, kind: str) -> bool:
+        """Return whether all sets of a kind, or all sets ("mean"), were measured."""
+        return all(name in self.scores for name, of in KIND_OF.items() if kind in (of, "mean"))
+
+    def kind(self, kind: str) -> Draws:
+        """Return the mean over the sets of a kind, or over the means of all kinds ("mean")."""
+        if kind == "mean":
+            return np.mean([self.kind(other) for other in KINDS], axis=0)
+        return np.mean([self.scores[name] for name, of in KIND_OF.items() if of == kind], axis=0)
 
 
 def keep(folder: Path, name: str, samples: Sequence[Sample], items: Mapping[str, Items], facts: dict[str, Any]) -> None:
@@ -216,6 +250,12 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
             text = f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
             said[mean.difference_verdict().value].append(text)
     return said_list(said)
+
+
+def said_list(said: Mapping[str, list[str]]) -> str:
+    """Return a list with a line for each verdict that claims have."""
+    lines = (f"- {judged.capitalize()}: {'; '.join(claims)}." for judged, claims in said.items() if claims)
+    return "\n".join(wrapped(line, indent="  ", width=118) for line in lines)
 
 
 def _scores_table(found: Mapping[str, Mapping[int, Measured]]) -> Table:

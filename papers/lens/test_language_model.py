@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 pytest.importorskip("sentence_transformers")
 
-from papers.kit import DRAWS, Verdict, bootstrap
+from papers.kit import bootstrap
 from pellucid import LexiconEmbedder
 
 
@@ -138,32 +138,6 @@ def test_each_row_has_a_folder_of_its_own(opened):
     assert len({row.name for row in rows}) == len(rows)
 
 
-def test_held_out_batches_are_of_texts_that_are_not_trained_on(opened, source):
-    recipe = opened("recipes.lexicon_smollm2")
-    sets = recipe.training_sets(source)
-    known = {text for part in sets for text in getattr(part, "texts", ())}
-    pairs = {(row.query, row.pos[0]) for part in sets for row in getattr(part, "rows", ())}
-    kinds = []
-    for kind, texts, others in recipe.held_out(source, (2, 1, 1)):
-        kinds.append(kind)
-        assert len(texts) == len(others) and known and pairs
-        assert not (known & set(texts) if kind == "sentences" else pairs & set(zip(texts, others)))
-    assert kinds == ["sentences", "sentences", "paraphrases", "medical questions"]
-
-
-@pytest.mark.full
-def test_prompted_rows_read_the_whole_model_and_stay_within_their_sizes(opened, source, monkeypatch):
-    script = opened("papers.lens.language_model")
-    monkeypatch.setattr(script, "LARGEST", 7)
-    texts = opened("recipes.lexicon_smollm2").short_sentences(source, 4)
-    for label in opened("papers.lens.language_page").PROMPTED:
-        model = script.prompted(source, label)
-        rows = sparse.csr_matrix(model.encode(texts))
-        lengths = np.sqrt(rows.multiply(rows).sum(axis=1))
-        assert model.backbone.attention == "causal" and lengths[lengths > 0] == pytest.approx(1, abs=1e-3)
-        assert label != "echo" or np.diff(rows.indptr).max() == 7
-
-
 @pytest.mark.slow
 def test_the_short_form_of_the_recipe_runs_on_the_real_models(opened, shared, tmp_path, monkeypatch):
     models = Path(os.environ.get("PELLUCID_MODELS", "none"))
@@ -217,24 +191,13 @@ def test_turned_rows_have_the_same_products(opened):
 def test_samples_hold_the_right_texts(opened, shared):
     lexicon_samples = opened("papers.lens.samples")
     found = {sample.name: sample for sample in lexicon_samples.samples(shared / "data")}
-    pages = opened("papers.lens.language_page")
-    assert set(found) == set(pages._KIND_OF) and all(found[name].kind == kind for name, kind in pages._KIND_OF.items())
+    kinds = opened("papers.lens.kept_results").KIND_OF
+    assert {name: sample.kind for name, sample in found.items()} == kinds
     assert len(found["STS12"].texts) == 2 * lexicon_samples.PAIRS
     for name, (queries, documents) in lexicon_samples.RETRIEVAL.items():
         assert queries < len(found[name].texts) <= queries + max(documents, len(found[name].texts) - queries)
     own = np.eye(len(found["emotion"].texts))
     assert found["emotion"].score(found["emotion"].items(own)) < 40  # nothing is learned of texts that share nothing
-
-
-def test_embeddings_are_pruned_weighted_and_joined(opened):
-    script = opened("papers.lens.language_model")
-    rows = sparse.csr_matrix(np.array([[0.6, 0.8, 0.0], [0.0, 1.0, 0.0]], np.float32))
-    assert script.pruned(rows, 1).toarray() == pytest.approx(np.array([[0, 1, 0], [0, 1, 0]]))
-    assert rows.nnz == 3  # as it was
-    assert script.frequencies(rows) == pytest.approx([0.5, 1, 0])
-    assert script.weighted(rows).toarray()[0] == pytest.approx([1, 0, 0])
-    both = script.side_by_side(rows, np.eye(2, dtype=np.float32))
-    assert (both @ both.T).toarray() == pytest.approx(0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2))
 
 
 @pytest.fixture
@@ -272,27 +235,27 @@ def test_kept_results_have_all_that_was_measured(opened, tmp_path):
 
 
 def test_a_bootstrap_sample_draws_seeds_as_well_as_items(opened):
-    results, pages = opened("papers.lens.kept_results"), opened("papers.lens.language_page")
-    alike = [pages.Measured({"STS12": np.full(results.DRAWS + 1, level)}) for level in (50.0, 53.0, 59.0)]
+    results = opened("papers.lens.kept_results")
+    alike = [results.Measured({"STS12": np.full(results.DRAWS + 1, level)}) for level in (50.0, 53.0, 59.0)]
     drawn = results.over_seeds(alike).scores["STS12"]
     assert drawn[0] == 54 and drawn[1:].std() == pytest.approx(np.std([50, 53, 59]) / np.sqrt(3), rel=0.1)
-    moved = [pages.Measured({"STS12": one.scores["STS12"] + 1}) for one in alike]
+    moved = [results.Measured({"STS12": one.scores["STS12"] + 1}) for one in alike]
     assert results.over_seeds(moved).scores["STS12"] - drawn == pytest.approx(1)  # the same seeds for both
 
 
 def test_rows_and_floors_are_compared_by_seeds_and_bm25_only_where_it_ranks(opened, few_draws, tmp_path):
-    results, pages = opened("papers.lens.kept_results"), opened("papers.lens.language_page")
-    every = [types.SimpleNamespace(name=name, score=results.score_of(name)) for name in pages._KIND_OF]
+    results = opened("papers.lens.kept_results")
+    every = [types.SimpleNamespace(name=name, score=results.score_of(name)) for name in results.KIND_OF]
     given = np.random.default_rng(0).integers(0, 9, size=(40, 2)).astype(float)
 
     def items(names, found):  # of every item the same, so that an interval is its middle
-        return {name: given if name in (*pages.STS, "StackOverflow") else np.full((40, 1), found) for name in names}
+        return {name: given if name in (*results.STS, "StackOverflow") else np.full((40, 1), found) for name in names}
 
     names = [sample.name for sample in every]
     for label in ("4,000 clusters", "dense, mean"):
         results.keep(tmp_path, results.MODELS[label].name, every, items(names, 0.25), {"coordinates": None})
     results.keep(tmp_path, results.floor_name("static-en"), every, items(names, 0.5), {"coordinates": None})
-    ranking = [sample for sample in every if sample.name in (*pages.RETRIEVAL, "WikiQA")]
+    ranking = [sample for sample in every if sample.name in (*results.RETRIEVAL, "WikiQA")]
     found = items([sample.name for sample in ranking], 0.75)
     results.keep(tmp_path, results.floor_name("BM25, stemmed"), ranking, found, {"coordinates": None})
     figures = dict(results.figures(tmp_path))
@@ -354,26 +317,3 @@ def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
     both[0, 1] = 1.2
     lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
     assert script.grouped(source, rows, "sum").toarray() == pytest.approx(both / lengths)
-
-
-def test_the_page_judges_by_intervals(opened):
-    pages = opened("papers.lens.language_page")
-    random = np.random.default_rng(0)
-
-    def measured(score, active=None):
-        draws = {name: score + np.r_[0, random.normal(size=DRAWS)] for name in pages._KIND_OF}
-        return pages.Measured(draws, active)
-
-    labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
-    found = {label: measured(score, 9.0) for label, score in zip(labels, (60, 50, 60, 60, 59, 58, 57))}
-    found["last"] = measured(20, 9.0)
-    queries = {text: [["a", "b"]] * 3 for text in (*pages.QUERIES, *pages.FAILING)}
-    shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
-    shown["trials"] = {"lexicon, as in all rows": [0.5, 0.6, 0.4, 0.3]}
-    figures = dict(pages.figures(found, shown))
-    lines = {row[0]: row for row in figures["claims"].rows}
-    assert lines["lexicon no lower than dense (mean)"][-1] is Verdict.UNDECIDED  # all of it above 0, but one seed
-    assert lines["lexicon no lower than dense (mean)"][2].startswith("+10.0")
-    assert lines["clusters above all tokens"][-1] is Verdict.UNDECIDED and lines["maximum above sum"][-1] == "not run"
-    assert lines["maximum above last"][-1] == "not tested" and "Not tested: maximum above last" in figures["summary"]
-    assert figures["trials"].rows[0][:2] == ["lexicon, as in all rows", "0.50"]

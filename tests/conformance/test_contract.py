@@ -109,7 +109,7 @@ def families(every_family):
     parts = {"static": static, "again": static, "anchors": anchors, "letters": LetterEmbedder()}
     ensemble = EnsembleEmbedder(parts, [0.4, 0.3, 0.2, 0.1])
     mixed = EnsembleEmbedder([ensemble, key_tokens, lambda texts: np.array([[len(text) + 1.0, 1.0] for text in texts])])
-    shared = {name: every_family[name] for name in ("static", "lexicon", "dense")}
+    shared = {name: every_family[name] for name in ("static", "lexicon")}
     fired = every_family["static lexicon"]
     made = {"anchors": anchors, "ensemble": ensemble, "keytokens": key_tokens, "mixed": mixed, "static-lexicon": fired}
     return shared | made
@@ -155,7 +155,7 @@ def test_rows_add_up_to_the_similarity(model, name, first, second, third):
         assert not any(row.name.startswith("…") for row in why.rows)
     if not dense_rows(model.encode([first])).any():
         assert why.score == 0 and alone.rows == ()
-        assert name == "dense" or model.describe(first) == "nothing this model knows"
+        assert model.describe(first) == "nothing this model knows"
     if name.startswith("static lexicon"):
         assert all(row.spans1 and row.spans2 for row in why.rows)
 
@@ -174,7 +174,7 @@ def test_coverage_is_that_of_the_encoder_or_of_the_part_that_knows_least(familie
     assert families["anchors"].describe("a zebra quagga").endswith(" (only 1 of 3 words known)")
 
 
-@pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens"])
+@pytest.mark.parametrize("family", ["lexicon", "keytokens"])
 @pytest.mark.filterwarnings("ignore:.*longer than")
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 def test_a_transformer_knows_what_it_reads(families, family):
@@ -192,7 +192,7 @@ def searching(families, tmp_path_factory):
     prompts = {"query": "the man on the beach ", "document": "a car "}
     encoder = tiny_teacher(tmp_path_factory.mktemp("encoder"), WORDS, 32)
     encoder.prompts = prompts
-    told = {name: families[name].with_instruction("riding a horse") for name in ("lexicon", "dense", "keytokens")}
+    told = {name: families[name].with_instruction("riding a horse") for name in ("lexicon", "keytokens")}
     told |= {"static": families["static"], "letters": LetterEmbedder(), "sparse letters": SparseLetterEmbedder()}
     told["anchors"] = pellucid.AnchorEmbedder(encoder, ["a man", "the beach", "= boy"])
     told["static-lexicon"] = families["static-lexicon"]
@@ -202,10 +202,10 @@ def searching(families, tmp_path_factory):
 
 
 EVERY_FAMILY = [
-    "static", "anchors", "anchors over lexicon", "lexicon", "dense", "keytokens", "ensemble", "letters",
+    "static", "anchors", "anchors over lexicon", "lexicon", "keytokens", "ensemble", "letters",
     "sparse letters", "static-lexicon",
 ]  # fmt: skip
-TOLD = ["anchors", "anchors over lexicon", "lexicon", "dense", "keytokens", "ensemble"]
+TOLD = ["anchors", "anchors over lexicon", "lexicon", "keytokens", "ensemble"]
 each_told = pytest.mark.parametrize("family", TOLD)
 QUERY, TEXTS = "a man on the beach", ["the boy on a horse", "a man", "the sick boy on the beach"]
 
@@ -310,7 +310,7 @@ def test_a_role_that_is_none_is_told(searching, call, message):
 
 @pytest.mark.filterwarnings("ignore:.*longer than")
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
-@pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])
+@pytest.mark.parametrize("family", ["lexicon", "keytokens", "anchors"])
 def test_coverage_follows_the_role(searching, family):
     """An instruction or a prompt takes room from the text."""
     model, text = searching[family], "a man on the beach " * 40
@@ -407,7 +407,7 @@ def test_dimensions_without_an_order_are_not_cut(searching, family):
         searching[family].encode(["a man"], truncate_dim=2)
 
 
-@pytest.mark.parametrize("family", ["static", "anchors", "dense", "letters"])
+@pytest.mark.parametrize("family", ["static", "anchors", "letters"])
 @pytest.mark.parametrize("options", [
     {"normalize_embeddings": True}, {"precision": "int8"}, {"precision": "uint8"}, {"precision": "binary"},
     {"precision": "ubinary"}, {"truncate_dim": 2}, {"truncate_dim": 3, "normalize_embeddings": True},
@@ -491,14 +491,14 @@ def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
     assert tuple(model.encode(TEXTS[0], convert_to_sparse_tensor=True).shape) == (rows.shape[1],)
 
 
-@pytest.mark.parametrize("family", ["static", "anchors", "dense", "letters"])
+@pytest.mark.parametrize("family", ["static", "anchors", "letters"])
 @pytest.mark.parametrize(("name", "value"), [("convert_to_sparse_tensor", True), ("max_active_dims", 3)])
 def test_what_is_of_sparse_rows_is_not_asked_of_dense_ones(searching, family, name, value):
     with pytest.raises(InputError, match=rf"^{name} is .* dense; leave it out"):
         searching[family].encode(TEXTS, **{name: value})
 
 
-@pytest.mark.parametrize("family", ["lexicon", "dense", "keytokens", "anchors"])
+@pytest.mark.parametrize("family", ["lexicon", "keytokens", "anchors"])
 def test_rows_do_not_depend_on_the_batch_size(searching, family, monkeypatch):
     from pellucid.transformer import backbone
 
@@ -515,7 +515,7 @@ def test_a_prompt_stands_before_every_text(searching):
     assert (static.encode(["boy"], prompt="a man ") == static.encode(["a man boy"])).all()
     assert (static.encode_query("boy", "document", "a man ") == static.encode("a man boy")).all()
     assert (anchors.encode_query(["boy"], prompt="a man ") == anchors.encode(["a man boy"])).all()
-    for name in ("lexicon", "keytokens", "dense", "anchors over lexicon"):
+    for name in ("lexicon", "keytokens", "anchors over lexicon"):
         with pytest.raises(InputError, match=r"prompt is 'a man '; .*with_instruction"):
             searching[name].encode(["boy"], prompt="a man ")
         told_nothing = dense_rows(searching[name].encode_query(["a boy"], prompt=""))
@@ -557,7 +557,7 @@ def test_habits_of_sentence_transformers_work(searching, tmp_path):
 
 
 def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_path):
-    model = searching["dense"]
+    model = searching["anchors"]
     expected = model.explain(QUERY, TEXTS[0], role1="query", role2="document").score
     said = json.loads(run(model, "explain", QUERY, TEXTS[0], "--roles", "query,document", "--json"))
     assert said["score"] == pytest.approx(expected, abs=1e-6)

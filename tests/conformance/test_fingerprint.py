@@ -43,7 +43,7 @@ def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_p
     found = []
     for name, model in every_family.items():
         found.append((name, model))
-        if "ensemble" not in name and name != "dense":
+        if "ensemble" not in name:
             found += [(name, edited) for edited in (model.without(1), model.scale({2: 1.001}), model.merge(0, 2))]
             assert same(model.rename({0: "another name"}), model)
             for number, (_, edited) in enumerate(found[-3:]):
@@ -56,22 +56,20 @@ def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_p
 
 def test_every_setting_of_a_transformer_counts(every_family):
     pytest.importorskip("torch")
-    lexicon, tokens, dense = (every_family[name] for name in ("lexicon", "key tokens", "dense"))
+    lexicon, tokens = every_family["lexicon"], every_family["key tokens"]
     others = [
         lexicon.with_settings(replace(lexicon.settings, pooling="sum")),
         lexicon.with_settings(replace(lexicon.settings, max_length=9)),
         lexicon.with_instruction("find"),
         tokens.with_settings(replace(tokens.settings, top_k=19)),
-        dense.with_settings(replace(dense.settings, template="say {text}")),
-        type(dense)(dense.backbone, dense.settings, pooling="mean"),
     ]
     for first in range(len(others)):
-        assert not any(same(others[first], model) for model in (lexicon, tokens, dense, *others[:first]))
+        assert not any(same(others[first], model) for model in (lexicon, tokens, *others[:first]))
 
 
 def test_one_weight_of_a_transformer_counts(every_family):
     torch = pytest.importorskip("torch")
-    for name in ("lexicon", "key tokens", "dense"):
+    for name in ("lexicon", "key tokens"):
         model = copy.deepcopy(every_family[name])
         for weight in list(model.backbone.model.parameters())[::7]:
             with torch.no_grad():

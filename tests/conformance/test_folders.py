@@ -11,7 +11,7 @@ from families import FAMILIES, STATIC, TEXTS, VARIANTS, cell, dense_rows, edit_t
 from resuming import count_writes, stop_at_write
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
-WITH_TABLE = [name for name in FAMILIES if not name.startswith("ensemble") and name != "dense"]
+WITH_TABLE = [name for name in FAMILIES if not name.startswith("ensemble")]
 each_table = pytest.mark.parametrize("name", WITH_TABLE)
 
 

@@ -278,11 +278,11 @@ def test_code_named_in_a_folder_is_never_run_nor_asked_for(copied, monkeypatch):
 
 
 def test_a_tokenizer_that_panics_on_some_text_is_our_error(copied):
-    from papers.lens.baselines import DenseEmbedder
+    from pellucid.keytokens.embedder import KeyTokenEmbedder, KeyTokenSettings
 
     described = json.loads((copied / "tokenizer.json").read_text(encoding="utf-8"))
     (copied / "tokenizer.json").write_text(json.dumps({**described, "pre_tokenizer": split_at("(a+)+$")}))
-    model = DenseEmbedder(opened(copied))
+    model = KeyTokenEmbedder(opened(copied), KeyTokenSettings(top_k=5))
     with pytest.raises(ModelFolderError, match="retry-limit"):
         model.encode("a" * 60 + "b")
 
