@@ -56,6 +56,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri.startswith(("papers/", "benchmarks/", *AT_ROOT)):
         markdown = markdown.replace("](docs/", "](") if page.file.src_uri in AT_ROOT else markdown
         return re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", markdown)
-    markdown = re.sub(rf"\]\(\.\./{NOTEBOOKS}/(\w+)\.ipynb\)", rf"]({NOTEBOOKS}/\1.md)", markdown)
-    markdown = re.sub(rf"\]\(\.\./({'|'.join(AT_ROOT)})", r"](\1", markdown)
-    return re.sub(rf"\]\(\.\./({'|'.join(FOLDERS)})/", r"](\1/", markdown)
+    outside = rf"\]\(((?:\.\./)*)\.\./((?:{'|'.join(FOLDERS)}|{NOTEBOOKS})/|{'|'.join(map(re.escape, AT_ROOT))})"
+    return re.sub(rf"(\]\([^)\s]*{NOTEBOOKS}/\w+)\.ipynb\)", r"\1.md)", re.sub(outside, r"](\1\2", markdown))

@@ -131,7 +131,7 @@ def test_the_picture_of_the_readme_shows_what_its_search_prints(tmp_path):
         hits = index.search("I forgot my login")
     numbers = [*(f"{line.contribution:+.4f}" for line in hits[0].explain().groups()), f"{hits[0].score:+.4f}"]
     assert re.findall(r"[+-]\d\.\d{4}", shown) == numbers, "run: python docs/make_images.py"
-    assert all(hit.summary() in shown for hit in hits)
+    assert re.findall(r"help_centre\.txt:\d+", shown) == [hit.id for hit in hits]
 
 
 @pytest.mark.full
