@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from papers.local_tasks import read_records
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.evaluation.tasks import LocalTask, read_table
-from pellucid.text.tables import read_texts
 
 TITLES = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
 """Name of a retrieval set at hand -> what pages call it."""
@@ -69,52 +64,6 @@ def read_collection(task: LocalTask, split: str = "test") -> Collection:
             relevant.setdefault(query, {})[document] = int(grade)
     documents = [f"{r.get('title') or ''} {r['text']}".strip() for r in corpus]
     return Collection(task.name, [str(r["_id"]) for r in corpus], documents, [texts[q] for q in relevant], relevant)
-
-
-def answers_as_collection(name: str, answers: Mapping[str, list[str]], others: Iterable[str] = ()) -> Collection:
-    """Return questions as queries and their answers as the relevant ones of documents that have `others`, too."""
-    documents = list(dict.fromkeys([*others, *(text for texts in answers.values() for text in texts)]))
-    ids = {text: str(index) for index, text in enumerate(documents)}
-    relevant = {f"q{index}": {ids[text]: 1 for text in texts} for index, texts in enumerate(answers.values())}
-    return Collection(name, list(ids.values()), documents, list(answers), relevant)
-
-
-def medquad_halves(data: Path, n_questions: int = 1000) -> list[Collection]:
-    """Return some questions of each half of MedQuAD, with their answers; a topic is in one half alone."""
-    halves: tuple[dict[str, list[str]], dict[str, list[str]]] = ({}, {})
-    for pair in read_records(data / "retrieval_train" / "medquad" / "qa.jsonl.xz", ["question", "answer", "focus"]):
-        topic = int(hashlib.sha256(pair["focus"].casefold().encode()).hexdigest(), 16)
-        halves[topic % 2].setdefault(pair["question"], []).append(pair["answer"])
-    collections = []
-    for half in halves:
-        questions = sorted(half)
-        random.Random(3).shuffle(questions)
-        collections.append(
-            answers_as_collection("MedQuAD", {question: half[question] for question in questions[:n_questions]})
-        )
-    return collections
-
-
-def wikiqa(data: Path, *splits: str) -> Collection:
-    """Return the questions of WikiQA that have an answer; the documents are the sentences offered for all questions."""
-    paths = [data / "reranking" / "wikiqa" / f"{split}.jsonl" for split in splits]
-    rows = [row for path in paths for row in read_records(path, ["query", "positive", "negative"])]
-    answers = {row["query"]: row["positive"] for row in rows if row["positive"]}
-    return answers_as_collection(
-        "WikiQA", answers, (text for row in rows for text in row["positive"] + row["negative"])
-    )
-
-
-def sentences_outside(collections: Iterable[Collection], data: Path) -> Iterator[str]:
-    """Yield the open sentences that are no text of some collections, nor a sentence of one; signs and case aside."""
-    texts = (text for collection in collections for text in [*collection.queries, *collection.documents])
-    inside = {_letters(part) for text in texts for part in [text, *re.split(r"(?<=[.!?;:])\s+| - ", text)]}
-    lines = read_texts(data / "raw_english" / "open_licence.txt.xz")
-    return (line for line in lines if _letters(line) not in inside)
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def trained_on(task: LocalTask) -> str:
