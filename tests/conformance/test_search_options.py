@@ -42,6 +42,7 @@ VALUES: dict[str, tuple[Any, list[str]]] = {
     "min_score": (0.2, ["--min-score", "0.2"]),
     "min_probability": (0.6, ["--min-probability", "0.6"]),
     "rerank": (True, ["--rerank", "any"]),
+    "settings": ("kept", ["--settings", "kept"]),
     "rerank_top": (3, ["--rerank", "any", "--rerank-top", "3", "-k", "2"]),
 }
 WITH: dict[str, dict[str, Any]] = {"rerank_top": {"rerank": True, "top_k": 2}}
@@ -58,6 +59,7 @@ def index(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Any:
         made.add(
             TEXTS, ids=list("abcde"), metadata=[{"year": n, "day": f"{1000 + n % 2 * 1999}-11-01"} for n in range(5)]
         )
+        made.save_settings("kept", {"weights": {"bm25": 1}, "synonyms": {"pear": ["dog"]}})
         made.calibrate(TEXTS * 4, ["the parliament voted on taxes"] * 20)
         yield made
 

@@ -209,6 +209,54 @@ def test_two_settings_are_compared_query_by_query(index):
         index.compare(QUERIES, {}, {"weigths": {}})
 
 
+def test_settings_are_kept_under_a_name(tmp_path):
+    (table := tmp_path / "d.jsonl").write_text(
+        '{"id": "a", "text": "apples and a car"}\n{"id": "b", "text": "a car"}\n'
+    )
+    (asked := tmp_path / "q.txt").write_text("apples, a car\n")
+    run("index", "build", tmp_path / "index", table)
+    with Index.open(tmp_path / "index") as made:
+        plain = made.search("a car").to_dict()
+        assert made.info()["settings"] == [] and plain["weights"]["bm25"] == pytest.approx(0.7)
+        made.save_settings("words only", {"weights": {"bm25": 1}, "offset": 1})
+        made.save_settings("b.2", {"min_score": np.float64(0.2)})
+        kept = made.search("a car", settings="words only")
+        assert kept.offset == 1 and kept.weights == {"bm25": 1.0, "static-en": 0.0}
+        assert made.search("a car", settings="words only", offset=2, weights={"static-en": 1}).weights["bm25"] == 0
+        wanted = made.compare({"1": "apples, a car"}, {"min_score": 0.2}, {"weights": {"bm25": 1}, "offset": 1})
+        assert made.compare({"1": "apples, a car"}, "b.2", "words only").to_dict() == wanted.to_dict()
+        made.rebuild()
+    run("index", "build", tmp_path / "index", table, "--overwrite")
+    shown = run("index", "compare", tmp_path / "index", "--queries", asked, "--first", "b.2", "--second", "words only")
+    assert "apples, a car" in shown.stdout and "1 with other first 10 hits" in shown.stdout
+    with Index.open(tmp_path / "index") as made:
+        assert made.info()["settings"] == ["b.2", "words only"]
+        assert made.search("a car", settings="words only").to_dict() == kept.to_dict()
+        for name, options, said in (
+            ("../x", {}, "the settings are called '../x'; give letters"), (5, {}, "are called 5"),
+            ("x", {"weigths": {}}, "did you mean 'weights'"), ("x", {"weights": {"bm": 1}}, "no part of the index"),
+            ("x", {"settings": "b.2"}, "unknown option 'settings'"), ("x", ["weights"], "give options of a search"),
+            ("x", {"rerank": lambda query, texts: [0.0] * len(texts)}, "kept as JSON"),
+            ("x", {"boosts": [{"where": {"lang": "en"}, "weight": 1}]}, "a field 'lang'"),
+            ("x", {"offset": -1}, "is -1"),
+        ):  # fmt: skip
+            with pytest.raises(InputError, match=said):
+                made.save_settings(name, options)
+        made.save_settings("b.2", None)
+        made.save_settings("b.2", None)
+        (tmp_path / "index/settings/broken.json").write_text('{"wheights": 1}')
+        for name, said in (
+            ("b.2", "unknown setting 'b.2'; the settings are: broken, words only"),
+            ("../d", "unknown"),
+            ("words onyl", "did you mean 'words only'"),
+            ("broken", "unknown option 'wheights'"),
+        ):
+            with pytest.raises(InputError, match=said):
+                made.search("a car", settings=name)
+    with Index.open(tmp_path / "index", read_only=True) as made, pytest.raises(InputError, match="read_only"):
+        made.save_settings("x", {})
+
+
 def test_a_check_that_fails_has_its_rank(tmp_path):
     (table := tmp_path / "c.tsv").write_text("query\tid\twithin\nhorse\th\t\ncars\t29\t30\ncars\t29\t\nhorse\tnix\t\n")
     with Index.create(tmp_path / "index", {}) as made:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from functools import partial
-from inspect import Parameter, signature
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +34,7 @@ from pellucid.cli.input import (
 )
 from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json
 from pellucid.errors import InputError
-from pellucid.index.query import OPTIONS, SearchQuery
+from pellucid.index.query import DEFAULTS, OPTIONS
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index
@@ -53,7 +53,6 @@ commands.add_typer(index, name="index")
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", ".lock")  # of an index
-_DEFAULTS = {name: option.default for name, option in signature(SearchQuery).parameters.items() if name != "query"}
 _WHERE_HELP = "Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."
 _FORMS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "weights": ("PART=NUMBER, such as bm25=1", float),
@@ -345,7 +344,7 @@ def evaluate(
 def compare(
     folder: _Folder,
     queries: Annotated[Path, typer.Option(help="A query a line, or JSON lines with _id and text.")],
-    second: Annotated[str, typer.Option(help="Options of a search as JSON, or a file of it.")],
+    second: Annotated[str, typer.Option(help="Options of a search: a name of settings, JSON, or a file of it.")],
     first: Annotated[str, typer.Option(help="The same; without it the index as it is.")] = "{}",
     qrels: Annotated[Path | None, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Number of hits to compare.")] = 10,
@@ -361,6 +360,7 @@ def compare(
     Examples:
       pellucid index compare my-index --queries queries.txt --second '{"weights": {"bm25": 1}}'
       pellucid index compare my-index --queries queries.jsonl --qrels qrels/test.tsv --second new.json
+      pellucid index compare my-index --queries queries.txt --first live --second guides
     """
     from pellucid.evaluation.tasks import read_qrels, read_queries
     from pellucid.persistence.store import parse_json, read_json
@@ -373,7 +373,9 @@ def compare(
     texts = read_queries(queries) if is_table else {str(n): text for n, text in enumerate(read(str(queries)), 1)}
     judged = None if qrels is None else read_qrels(qrels)
     with _open(folder) as opened:
-        found = opened.compare(texts, settings(first), settings(second), judged, top_k=top_k)
+        names = opened.info()["settings"]
+        one, other = (given if given in names else settings(given) for given in (first, second))
+        found = opened.compare(texts, one, other, judged, top_k=top_k)
     show(found, json, html)
 
 
@@ -423,7 +425,7 @@ def calibrate(
 
 def _flag(name: str) -> str:
     """Return the option that a field of `SearchQuery` is on the command line."""
-    return f"--{name.removesuffix('s').replace('_', '-')}"  # weights are given one by one
+    return f"--{(name.removesuffix('s') if name in _FORMS else name).replace('_', '-')}"  # they are given one by one
 
 
 def _search_option(name: str) -> Parameter:
@@ -434,14 +436,14 @@ def _search_option(name: str) -> Parameter:
         return option(name, None, typer.Option(*flags, help=_HELP[name].format(about)), Repeated)
     return option(
         name,
-        _DEFAULTS[name],
+        DEFAULTS[name],
         typer.Option(*flags, help=about, min=int(least) if kind is int else None),
         str | None if kind is Any else kind,
     )
 
 
 @commands.command()
-@partial(with_options, list(map(_search_option, _DEFAULTS)), "search_options")
+@partial(with_options, list(map(_search_option, DEFAULTS)), "search_options")
 def search(
     folder: _Folder,
     query: Annotated[
@@ -481,6 +483,7 @@ def search(
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index "interest rates" --steer "stock markets=-0.5"
       pellucid search my-index "interest rates" --boost "lang=en=0.2" --boost "day~30=0.3"
+      pellucid search my-index "interest rates" --settings guides
       pellucid search my-index "interest rates" --why 1
       pellucid search my-index "interest rates" --why-not articles.jsonl:7
       pellucid search my-index "interest rates" --top-k 3 --measure

@@ -1,9 +1,11 @@
-"""Two settings of a search beside each other: which queries find other documents, and which terms moved them."""
+"""Settings of a search: kept under a name in the folder of an index, and two of them beside each other."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,15 +15,62 @@ from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, coun
 from pellucid.explain.views.report import Report
 from pellucid.index.evaluation import JudgedQueries, Queries, Relevant, TopRow, by_id
 from pellucid.index.plan import Snapshot
-from pellucid.index.query import OPTIONS, SearchQuery
+from pellucid.index.query import DEFAULTS, SearchQuery
 from pellucid.index.search import plan_of, run, score_document
+from pellucid.persistence.store import read_json, write_json
 
 Settings = Mapping[str, Any]
 """Options of a search, as `Index.search` takes them."""
 
 MAX_MOVED_ROWS = 3
-_OPTIONS = [name for name in OPTIONS if name not in ("query", "top_k")]
+_OPTIONS = [name for name in DEFAULTS if name not in ("top_k", "settings")]
+FOLDER = "settings"
+_NAME = re.compile(r"\w[\w .-]{0,79}")
 _N_RESAMPLES = 2_000
+
+
+def settings_names(index_folder: Path) -> list[str]:
+    """Return the names of the settings that an index keeps: a file of JSON for each."""
+    return sorted(path.stem for path in (index_folder / FOLDER).glob("*.json"))
+
+
+def read_settings(index_folder: Path, name: str) -> Settings:
+    """Return the options that an index keeps under a name."""
+    if name not in (names := settings_names(index_folder)):
+        raise InputError(unknown_name("setting", name, names))
+    return _checked(read_json(index_folder / FOLDER / f"{name}.json"))
+
+
+def write_settings(snapshot: Snapshot, index_folder: Path, name: str, options: Settings | None) -> None:
+    """Keep the options of a search under a name, once a search has shown that they can be used; None removes it."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"the settings are called {shown(name)}; give letters, digits, blanks and . - _, at most 80")
+    path = index_folder / FOLDER / f"{name}.json"
+    if options is None:
+        path.unlink(missing_ok=True)
+        return
+    run(snapshot, SearchQuery("a", **_checked(options)))
+    path.parent.mkdir(exist_ok=True)
+    try:
+        write_json(path, options)
+    except TypeError as error:
+        raise InputError(f"settings are kept as JSON: {error}") from error
+
+
+def _checked(options: Any) -> Settings:
+    if not isinstance(options, Mapping):
+        raise InputError(f'settings are {shown(options)}; give options of a search: {{"weights": {{"bm25": 1}}}}')
+    if wrong := [name for name in options if name not in _OPTIONS]:
+        raise InputError(f"settings: {unknown_name('option', wrong[0], _OPTIONS)}")
+    return options
+
+
+def with_settings(asked: SearchQuery, index_folder: Path) -> SearchQuery:
+    """Return a query with what the settings that it names say of options that it does not give."""
+    if asked.settings is None:
+        return asked
+    options = read_settings(index_folder, asked.settings).items()
+    return replace(asked, settings=None, **{name: v for name, v in options if getattr(asked, name) == DEFAULTS[name]})
 
 
 class ChangedQuery(NamedTuple):
@@ -84,9 +133,7 @@ def compare(
     snapshot: Snapshot, queries: Queries, first: Settings, second: Settings, relevant: Relevant | None, top_k: int
 ) -> SettingsComparison:
     """Return what two settings find; see `Index.compare`."""
-    for settings in (first, second):
-        if wrong := [name for name in settings if name not in _OPTIONS]:
-            raise InputError(f"settings: {unknown_name('option', wrong[0], _OPTIONS)}")
+    first, second = map(_checked, (first, second))
     if not isinstance(queries, Mapping):
         raise InputError(f"queries are {shown(queries, 80)}; give a dict: id -> text")
     found: list[dict[str, list[str]]] = [{}, {}]

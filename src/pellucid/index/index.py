@@ -23,7 +23,15 @@ from pellucid.errors import IndexFolderError, InputError, PellucidError, check_i
 from pellucid.index.calibration import calibrate
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
-from pellucid.index.comparison import Settings, SettingsComparison, compare
+from pellucid.index.comparison import (
+    Settings,
+    SettingsComparison,
+    compare,
+    read_settings,
+    settings_names,
+    with_settings,
+    write_settings,
+)
 from pellucid.index.evaluation import (
     MAX_GRADE,
     Checks,
@@ -282,6 +290,7 @@ class Index(DocumentCollection):
         min_probability: float | None = None,
         rerank: Any = None,
         rerank_top: int = 50,
+        settings: str | None = None,
     ) -> Hits:
         """Return the documents with the highest scores.
 
@@ -316,6 +325,7 @@ class Index(DocumentCollection):
                 and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
                 the others: {**index.weights, "rerank": 1} is half and half.
             rerank_top: how many of the first hits it scores, at least `top_k` + `offset`.
+            settings: the name of options that `save_settings` keeps; those that are given here count instead.
 
         Returns:
             at most `top_k` hits, best first; fewer where fewer share anything with the query, and none where no
@@ -326,9 +336,9 @@ class Index(DocumentCollection):
         """
         asked = SearchQuery(
             query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, group_by, min_score,
-            min_probability, rerank, rerank_top,
+            min_probability, rerank, rerank_top, settings,
         )  # fmt: skip
-        return run(self.snapshot(), asked)
+        return run(self.snapshot(), with_settings(asked, self.folder))
 
     def why_not(
         self,
@@ -348,6 +358,7 @@ class Index(DocumentCollection):
         min_probability: float | None = None,
         rerank: Any = None,
         rerank_top: int = 50,
+        settings: str | None = None,
     ) -> WhyNot:
         """Return why a search does not find a document: its rank, the gap to the last hit, and causes.
 
@@ -370,15 +381,16 @@ class Index(DocumentCollection):
             min_probability: as in `search`.
             rerank: refused: a second stage scores only the first hits.
             rerank_top: of no use here.
+            settings: as in `search`.
 
         Raises:
             InputError: an argument has a value that cannot be used, or `rerank` or `group_by` is given.
         """
         asked = SearchQuery(
             query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, group_by, min_score,
-            min_probability, rerank, rerank_top,
+            min_probability, rerank, rerank_top, settings,
         )  # fmt: skip
-        return why_not(self.snapshot(), asked, id)
+        return why_not(self.snapshot(), with_settings(asked, self.folder), id)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None,
@@ -390,11 +402,10 @@ class Index(DocumentCollection):
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
         snapshot = self.snapshot()
-        location = snapshot.commit.locate(id)
         asked = SearchQuery(
             query, weights=weights, word_weights=word_weights, steer=steer, synonyms=synonyms, boosts=boosts
         )
-        return score_document(plan_of(snapshot, asked), *location)
+        return score_document(plan_of(snapshot, asked), *snapshot.commit.locate(id))
 
     def evaluate(
         self,
@@ -429,14 +440,36 @@ class Index(DocumentCollection):
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
             return evaluate(judged, top_k, recall_at, examples, progress.advance)
 
+    def save_settings(self, name: str, options: Settings | None) -> None:
+        """Keep options of a search under a name in the index's folder, in `settings/NAME.json`.
+
+        `search(query, settings=name)` and `compare` take the name.
+
+        Args:
+            name: letters, digits, blanks and . - _; an older one of the name is replaced.
+            options: as for `compare`, {"boosts": [...], "group_by": "category"}; None removes the name.
+
+        Raises:
+            InputError: an unknown option, or one with a value that cannot be used or that is no JSON.
+        """
+        with self._exclusive_writer():
+            write_settings(self.snapshot(), self.folder, name, options)
+
     def compare(
-        self, queries: Queries, first: Settings, second: Settings, relevant: Relevant | None = None, *, top_k: int = 10
+        self,
+        queries: Queries,
+        first: Settings | str,
+        second: Settings | str,
+        relevant: Relevant | None = None,
+        *,
+        top_k: int = 10,
     ) -> SettingsComparison:
         """Search with two settings, and say which queries find other documents and which terms moved them.
 
         Args:
             queries: id -> text, as for `evaluate`.
-            first: options of `search`, such as {"weights": {"bm25": 1}}; {} is the index as it is.
+            first: options of `search`, such as {"weights": {"bm25": 1}}, or the name of those that `save_settings`
+                keeps; {} is the index as it is.
             second: the same, changed.
             relevant: judgements, as for `evaluate`; with them the nDCG of both is measured, with the 95 % interval of
                 the difference over the queries.
@@ -446,7 +479,8 @@ class Index(DocumentCollection):
             InputError: an unknown option, or one with a value that cannot be used.
         """
         check_integer("top_k", top_k)
-        return compare(self.snapshot(), queries, first, second, relevant, top_k)
+        one, other = (read_settings(self.folder, of) if isinstance(of, str) else of for of in (first, second))
+        return compare(self.snapshot(), queries, one, other, relevant, top_k)
 
     def check(self, checks: Checks) -> list[FailedCheck]:
         """Search for documents that queries must find; return the checks that fail, with the ranks that these have.
@@ -498,6 +532,7 @@ class Index(DocumentCollection):
             "weights": self.weights,
             "word weights": self.word_weights,
             "synonyms": len(self.synonyms),
+            "settings": settings_names(self.folder),
             "models": sources,
             "language": settings["language"],
             "fields": {

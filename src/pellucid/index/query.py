@@ -73,6 +73,9 @@ class SearchQuery:
     ] = None
     rerank: Annotated[Any, Option("A CrossEncoder, by folder or hub id, that scores the first hits anew.")] = None
     rerank_top: Annotated[int, Option("How many of the first hits it scores.", 1)] = 50
+    settings: Annotated[
+        str | None, Option("The name of options that the index keeps; those that are given count instead.")
+    ] = None
 
     def __post_init__(self) -> None:
         """Check the text and the numbers; the index checks names of its parts and fields."""
@@ -89,6 +92,9 @@ OPTIONS: dict[str, tuple[Any, Option]] = {
     name: get_args(parameter.annotation) for name, parameter in inspect.signature(SearchQuery).parameters.items()
 }
 """Of each field of `SearchQuery` its type, and what it means."""
+
+DEFAULTS: dict[str, Any] = {name: getattr(SearchQuery, name) for name in OPTIONS if name != "query"}
+"""Of each but the query the value that stands for none."""
 
 _NUMBERS = {name: (kind, option) for name, (kind, option) in OPTIONS.items() if kind in (int, float | None)}
 

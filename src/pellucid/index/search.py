@@ -47,10 +47,9 @@ def run(snapshot: Snapshot, asked: SearchQuery) -> Hits:
         if asked.group_by is not None:
             return _best_of_groups(plan, asked, conditions, lowest_score)
         return search(plan, top_k, conditions, lowest_score, offset=offset)
-    if asked.group_by is not None:
-        raise InputError("group_by takes the best by the index's own scores; leave out rerank")
-    if asked.min_probability is not None:
-        raise InputError("min_probability is of the index's own scores; leave out rerank, or give min_score")
+    for name in ("min_probability", "group_by"):
+        if getattr(asked, name) is not None:
+            raise InputError(f"{name} is of the index's own scores; leave out rerank")
     stage = SecondStage(asked.rerank, asked.rerank_top, asked.weights, list(state.settings["weights"]))
     n_reranked = max(top_k + offset, asked.rerank_top)
     plan = plan_of(snapshot, replace(asked, weights=stage.weights))

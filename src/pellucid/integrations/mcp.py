@@ -198,8 +198,8 @@ class _Tools:
     def compare(
         self,
         queries: Annotated[list[str], Field(max_length=100)],
-        second: Annotated[dict[str, Any], Field(description="Options of search, such as weights or synonyms.")],
-        first: Annotated[dict[str, Any], Field(description="The same; {} is the index as it is.")] = {},  # noqa: B006
+        second: Annotated[dict[str, Any] | str, Field(description="Options of search, or a name of `settings`.")],
+        first: Annotated[dict[str, Any] | str, Field(description="The same; {} is the index as it is.")] = {},  # noqa: B006
         top_k: _Count = 10,
     ) -> dict[str, Any]:
         """Tell which queries find other documents with other options of a search, and which terms moved them."""

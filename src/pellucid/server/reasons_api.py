@@ -93,7 +93,6 @@ class IndexQuery(SearchQuery):
     weights: Annotated[Weights, OPTIONS["weights"][1]] = None
     word_weights: Annotated[Weights, OPTIONS["word_weights"][1]] = None
     steer: Annotated[Weights, OPTIONS["steer"][1]] = None
-    synonyms: Annotated[Synonyms, OPTIONS["synonyms"][1]] = None
     boosts: Annotated[Boosts, OPTIONS["boosts"][1]] = None
     rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
     rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), WHOLE] = 50
@@ -228,11 +227,13 @@ def index_routes(service: Service) -> APIRouter:
     @router.post("/search")
     def search(body: SearchRequest) -> dict[str, Any]:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
+        from pellucid.index.comparison import with_settings
         from pellucid.index.search import run
 
         index = service.searched(body.index)
         check_explained(body.query)
-        hits = run(index.snapshot(), replace(body, rerank=served_reranker(service.reranker, wanted=body.rerank)))
+        asked = replace(body, rerank=served_reranker(service.reranker, wanted=body.rerank))
+        hits = run(index.snapshot(), with_settings(asked, index.folder))
         return limit_hits(hits, body.rows, _n_models(index))
 
     @router.post("/documents")
@@ -293,13 +294,15 @@ def index_routes(service: Service) -> APIRouter:
     @router.post("/why_not")
     def why_not(body: WhyNotRequest) -> dict[str, Any]:
         """Say why a search does not find a document: rank, gap, and causes with changes that were tried."""
+        from pellucid.index.comparison import with_settings
         from pellucid.index.why_not import why_not
 
         check_explained(body.query)
         index, rerank = service.searched(body.index), served_reranker(service.reranker, wanted=body.rerank)
         if body.id in index:
             check_pairs(body.query, [index.score(body.query, body.id)], _n_models(index))
-        return why_not(index.snapshot(), replace(body, rerank=rerank), body.id).to_dict()
+        asked = with_settings(replace(body, rerank=rerank), index.folder)
+        return why_not(index.snapshot(), asked, body.id).to_dict()
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
