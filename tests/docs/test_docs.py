@@ -27,7 +27,7 @@ EXECUTED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in "quickstart choose limits architecture explanations anchors toolkit ensembles search bias".split()
+        for name in "quickstart choose limits explanations anchors toolkit ensembles search bias".split()
     ),
     *(f"docs/recipe-{name}.md" for name in ("api", "app", "csv")),
 ]
@@ -267,7 +267,7 @@ def adapter(module, name=None):
     return found if name is None else defined[name]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CONTRIBUTING.md"])
 def test_a_page_names_nothing_deeper_than_a_package(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for name in set(re.findall(r"\bpellucid(?:\.\w+)+", text)):
