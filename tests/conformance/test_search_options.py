@@ -142,7 +142,7 @@ DOORS: dict[str, tuple[Any, str, dict[str, str], set[str]]] = {
                {"path"}),
     "encode": (encode_corpus, "encode", {"corpus": "file"}, {"shard_size"}),
     "serve": (ServerSettings, "serve", {"hosts": "allow_host"},
-              {"token", "max_body_bytes", "max_waiting", "read_only"}),
+              {"token", "max_body_bytes", "max_waiting"}),
 }  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def test_an_index_says_what_it_holds(static: StaticEmbedder, tmp_path: Path) -> 
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add([f"document {n}" for n in range(50)], metadata=[{"lang": "en", "n": f"{n}"} for n in range(50)])
-    with running({"static-en": static}, index=str(tmp_path / "index"), read_only=True) as url:
+    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
         status, first = ask(url, "/index")
         assert status == 200 and first["values"]["lang"] == [{"value": "en", "documents": 50}]
         assert first["all values"] == {"lang": True, "n": False} and len(first["values"]["n"]) == 50
@@ -245,7 +245,7 @@ def test_settings_and_addresses_are_checked() -> None:
         port, absent = taken.getsockname()[1], ServerSettings(models=("no-such-model",))
         for settings, options, message in (
             (ServerSettings(), {"host": "0.0.0.0"}, "PELLUCID_TOKEN"),
-            (absent, {"workers": 2, "port": 0}, "no-such-model"),
+            (absent, {"port": 0}, "no-such-model"),
             (absent, {"port": port}, f"127.0.0.1 at port {port}: .*another --port"),
             (ServerSettings(token="t"), {"host": "no-such-host.invalid"}, "cannot listen on no-such-host"),
         ):

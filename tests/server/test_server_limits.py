@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import sys
@@ -23,7 +22,7 @@ from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.progress import check_cancelled
 from pellucid.server import bounds
 from pellucid.static.embedder import StaticEmbedder
-from serving import Slow, ask, running, started, wait_until
+from serving import Slow, ask, running, started
 
 
 @pytest.fixture(scope="module")
@@ -249,9 +248,8 @@ def test_no_error_reply_holds_a_path_of_the_machine(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("workers", [1, 2])
-def test_command_answers_and_ends(workers: int, port: int) -> None:
-    command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port), "--workers", str(workers)]
+def test_command_answers_and_ends(port: int) -> None:
+    command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port)]
     variables = {"PELLUCID_TOKEN": "t\udcff", "WEB_CONCURRENCY": "3"}  # which hosting services set, and uvicorn reads
     with started(command, port, variables) as (process, url):
         right = {"authorization": "Bearer t\xff", "host": "embed.example.org"}  # as a proxy passes it on
@@ -289,32 +287,3 @@ def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
             request.join(30)
         assert answers == [200] * 8
         process.wait(30)
-
-
-@pytest.mark.full
-def test_workers_share_an_index_are_replaced_and_end_with_their_supervisor(port: int, tmp_path: Path) -> None:
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["mortgage rates are rising", "a dog in the park"], ids=["a", "b"])
-    command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port), "--workers", "2"]
-    with started([*command, "--index", str(tmp_path / "index")], port, {}) as (process, url):
-        assert {ask(url, "/search", {"query": "park"})[1]["hits"][0]["id"] for _ in range(20)} == {"b"}
-        with pellucid.Index.open(tmp_path / "index") as index:
-            index.add(["a park with old trees"], ids=["c"])
-        wait_until(lambda: ask(url, "/index")[1]["documents"] == 3)
-        wait_until(lambda: len(_workers(process.pid)) == 2)
-        first = _workers(process.pid)
-        os.kill(min(first), signal.SIGKILL)
-        wait_until(lambda: len(_workers(process.pid) - first) == 1)
-        last = first | _workers(process.pid)
-        process.kill()  # as the system does where memory ends
-        process.wait(30)
-        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in last), 20)
-        with socket.create_server(("127.0.0.1", port)):
-            pass
-
-
-def _workers(parent: int) -> set[int]:
-    """Return the process ids of the workers."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return {int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}

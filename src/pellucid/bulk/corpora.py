@@ -16,7 +16,7 @@ from typing import Any
 from pellucid.bulk.batches import EMBEDDING, BatchEncoder
 from pellucid.core.arrays import Role
 from pellucid.core.fingerprint import record_model
-from pellucid.errors import CorpusError, InputError, ModelFolderError, check_integer, shown
+from pellucid.errors import CorpusError, InputError, check_integer, shown
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.persistence.store import checksum, writing
 from pellucid.progress import Progress
@@ -88,7 +88,8 @@ def encode_corpus(
         settings = {"field": file.field, "id_field": id_field, "role": role, "shard_size": shard_size}
         work.bind_settings({**settings, "corpus": checksum(file.source), **options})
         record_model(work.metadata, encode.encoder, folder)
-        shards = _finished(folder, work.metadata.get("shards", {}))
+        records = work.metadata.get("shards", {})  # whose checksums `read_shards` compares
+        shards = {name: record for name, record in records.items() if (folder / name).exists()}
         numbered = enumerate(_texts_with_ids(file, has_ids))
         with Progress("encoding") as progress:
             for number, group in groupby(numbered, key=lambda item: item[0] // shard_size):
@@ -158,23 +159,10 @@ def _write_shard(path: Path, batches: Iterator[Any], file: CorpusFile, before: t
                 writer.close()
         if _stamp(file.source) != before:
             raise CorpusError(f"{file} was changed while it was read; start again when no other program writes to it")
-        return {"texts": n_texts, "size": tmp_path.stat().st_size, "sha256": checksum(tmp_path)}
+        return {"texts": n_texts, "sha256": checksum(tmp_path)}
 
 
 def _stamp(path: Path) -> tuple[int, int]:
     """Return a file's size and the time of its last change, in nanoseconds."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns
-
-
-def _finished(folder: Path, records: dict[str, Any]) -> dict[str, Any]:
-    """Return the records of the shards that exist, after checking their sizes."""
-    finished = {name: record for name, record in records.items() if (folder / name).exists()}
-    for name, record in finished.items():
-        size = (folder / name).stat().st_size
-        if size != record["size"]:
-            raise ModelFolderError(
-                f"{folder / name} has {size:,} bytes, and {record['size']:,} were written; it is damaged. Delete it "
-                "and start the run again: only it is made anew"
-            )
-    return finished

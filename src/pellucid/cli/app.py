@@ -67,12 +67,6 @@ class Commands(Listed):
         "This installation": ("models", "doctor"),
     }
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return a command by its name; one of an index's commands is named in full."""
-        if args[0] not in self.commands and args[0] in getattr(self.commands.get("index"), "commands", ()):
-            ctx.fail(f"No such command {args[0]!r}; of an index it is: pellucid index {args[0]}")
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:

@@ -26,7 +26,6 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A host name that a proxy uses; repeat for more.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Number of processes; static models share their table.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
     rerank: _Rerank = None,
     judge: Annotated[bool, typer.Option("--judge", help="Let the page's users judge hits; see Index.judge.")] = False,
@@ -47,7 +46,7 @@ def serve(
       pellucid serve
       pellucid serve -m static-en -m ./my-lexicon --index my-index
       pellucid serve --index my-index --index other-index
-      PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
+      PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0
     """
     for module in ("fastapi", "uvicorn", "orjson"):  # before anything is opened
         require(module, "serve")
@@ -66,7 +65,6 @@ def serve(
         ),
         host=host,
         port=port,
-        workers=workers,
         started=lambda url: say(f"{url} serves {', '.join(models)}; press Ctrl-C to stop", err=True),
     )
 

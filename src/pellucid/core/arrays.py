@@ -18,7 +18,6 @@ Role = Literal["query", "document"] | None
 
 ROLES = ("query", "document")
 _MAX_EXPLAIN_CHARS = 10_000  # characters
-PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 
 
 class EncodeOptions(NamedTuple):
@@ -54,7 +53,11 @@ class EncodeOptions(NamedTuple):
                 f"output_value is {shown(self.output_value)}; only 'sentence_embedding' is given. "
                 "What single words or tokens do is in explain(text)"
             )
-        check_choice("precision", self.precision, (None, *PRECISIONS))
+        if self.precision not in (None, "float32"):
+            raise InputError(
+                f"precision is {shown(self.precision)}, and embeddings are float32; "
+                "sentence_transformers.quantize_embeddings rounds them"
+            )
         for name in ("pool", "chunk_size"):
             if getattr(self, name) is not None:
                 raise InputError(
@@ -65,7 +68,7 @@ class EncodeOptions(NamedTuple):
             raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
 
     def applied(self, rows: Any, device: str) -> Any:
-        """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, rounded, as tensors."""
+        """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, as tensors."""
         for name in ("convert_to_sparse_tensor", "max_active_dims"):
             if getattr(self, name) and not hasattr(rows, "tocsr"):
                 value = getattr(self, name)
@@ -76,8 +79,6 @@ class EncodeOptions(NamedTuple):
             rows = rows[:, : self.truncate_dim]
         if self.normalize_embeddings:
             rows = l2_normalize(rows)
-        if self.precision not in (None, "float32"):
-            rows = quantized(rows, str(self.precision))
         sparse = self.convert_to_sparse_tensor  # given, it asks for tensors: one, unless a list is asked for
         if self.convert_to_numpy and sparse is None and not self.convert_to_tensor:
             return rows
@@ -131,25 +132,6 @@ def check_explained(*texts: str) -> None:
             f"the texts have {total:,} characters; at most {_MAX_EXPLAIN_CHARS:,} are explained at once. "
             "Give the passages that count"
         )
-
-
-def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
-    """Return dense rows as `sentence_transformers.quantize_embeddings` makes them without calibration."""
-    if hasattr(rows, "tocsr"):
-        raise InputError(f"precision is {precision!r}, and this model's embeddings are sparse; leave it at 'float32'")
-    if precision.endswith("binary"):
-        bits: npt.NDArray[np.uint8] = np.packbits(rows > 0, axis=-1)
-        return bits if precision == "ubinary" else (bits - 128).astype(np.int8)
-    if len(rows) == 1:
-        raise InputError(
-            f"precision is {precision!r}, whose steps divide the range of each dimension, and one text has no range; "
-            "encode all texts in one call"
-        )
-    low, high = (rows.min(axis=0), rows.max(axis=0)) if len(rows) else (0.0, 0.0)
-    steps = np.asarray((high - low) / 255)
-    steps[steps == 0] = 1
-    levels: npt.NDArray[np.float32] = np.clip(np.floor((rows - low) / steps), 0, 255)
-    return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
 
 
 def largest_coordinates(rows: Any, top_k: int) -> Any:

@@ -244,8 +244,7 @@ class Embedder(EditableModel):
             batch_size: texts of one pass through a transformer; the embeddings do not depend on it.
             show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
             output_value: "sentence_embedding".
-            precision: "float32"; dense rows also as "int8", "uint8", "binary" or "ubinary", as
-                `sentence_transformers.quantize_embeddings` makes them of all the texts given.
+            precision: "float32", or None; `sentence_transformers.quantize_embeddings` rounds embeddings.
             convert_to_numpy: False gives a list of torch tensors, one a text.
             convert_to_tensor: give one torch tensor, of a sparse family in COO as `SparseEncoder` does. None is False,
                 and True where `convert_to_sparse_tensor` is given, whose tensors are one there unless it is False.

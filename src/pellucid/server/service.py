@@ -141,7 +141,6 @@ class ServerSettings(Settings):
         max_body_bytes: bytes of a body.
         max_waiting: requests that are in work at a time.
         timeout: seconds until a request is given up.
-        read_only: open indexes only for reading, so that several processes may.
         rerank: a CrossEncoder, folder or hub id, for searches that ask for it.
         judge: let clients judge documents; judgements are written into the folder of the index.
     """
@@ -153,7 +152,6 @@ class ServerSettings(Settings):
     max_body_bytes: Annotated[int, Limits(1)] = 16 << 20
     max_waiting: Annotated[int, Limits(1)] = 512
     timeout: Annotated[float, Limits(above=0)] = 60.0
-    read_only: bool = False
     rerank: str | None = None
     judge: bool = False
 
@@ -266,4 +264,4 @@ def _open_indexes(settings: ServerSettings) -> dict[str, Index]:
         return {}
     from pellucid.index.index import Index
 
-    return {name: Index.open(folder, read_only=settings.read_only) for name, folder in zip(names, folders)}
+    return {name: Index.open(folder) for name, folder in zip(names, folders)}

@@ -14,7 +14,6 @@ import json
 import lzma
 import math
 import os
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -181,7 +180,8 @@ def read_lines(source: Path | BinaryIO, name: str = "corpus file", *, encoding: 
                     yield from lines
         except UnicodeDecodeError as error:
             line = n_lines + error.object[: error.start].decode(codec, "replace").count("\n") + 1
-            raise CorpusError(f"{name}, line {line} is not {codec.upper()}: {error.reason}. {_hint(error)}") from error
+            hint = "Name the encoding that the file has: --encoding cp1252 is usual for western languages"
+            raise CorpusError(f"{name}, line {line} is not {codec.upper()}: {error.reason}. {hint}") from error
         except UNREADABLE as error:
             reason = describe_error(error)
             raise CorpusError(f"{name} is damaged or cannot be read after line {n_lines}: {reason}") from error
@@ -206,14 +206,6 @@ def _begin(stream: BinaryIO, name: str, encoding: str | None) -> tuple[bytes, st
 
 def _read(stream: BinaryIO) -> bytes:
     return stream.read1(_CHUNK_BYTES)  # type: ignore[attr-defined,no-any-return]
-
-
-def _hint(error: UnicodeDecodeError) -> str:
-    """Return the encoding to name: letters above ASCII stand alone in western text, and in runs in other scripts."""
-    runs = re.findall(rb"[\x80-\xff]+", error.object)
-    if error.encoding == "utf-8" and sum(map(len, runs)) < 2.5 * len(runs):
-        return "It may be cp1252: --encoding cp1252"
-    return "Name the encoding that the file has, such as --encoding cp1251"
 
 
 def parse_json(text: str, prefix: str = "", max_values: int = _MAX_LINE_VALUES) -> Any:

@@ -28,9 +28,9 @@ from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import read_json, write_json, write_tensors
 from pellucid.persistence.untrusted import WITHOUT_BARS, check_folder
 from pellucid.progress import Progress, length_batches
-from pellucid.text.words import Coverage, Span
+from pellucid.text.words import Coverage, Span, words_before
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
-from pellucid.transformer.reading import Encoding, Reader, ReadingSettings, known_words
+from pellucid.transformer.reading import Encoding, Reader, ReadingSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -136,7 +136,11 @@ class TransformerEmbedder(Embedder):
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
         blocks = (texts[start : start + _BLOCK_TEXTS] for start in range(0, len(texts), _BLOCK_TEXTS))
-        return [known for block in blocks for known in map(known_words, block, self.encodings(block, role))]
+        return [  # where a text was cut, the words behind did not fit
+            words_before(text, encoding.spans[-1][1] if encoding.cut else len(text))
+            for block in blocks
+            for text, encoding in zip(block, self.encodings(block, role))
+        ]
 
     def _batches(
         self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool

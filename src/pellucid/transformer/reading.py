@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from pellucid.errors import InputError, shown, without_panic
 from pellucid.settings import Limits, Settings
 from pellucid.text.unicode import NormalizedText, canonicalize_with_offsets
-from pellucid.text.words import Coverage, Span, split_words, words_before
+from pellucid.text.words import Span, split_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -248,8 +248,3 @@ def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
             start, end = min(start, touched[0].start), max(end, touched[-1].end)
         word_spans.append((start, max(start, end)))
     return word_spans
-
-
-def known_words(text: str, encoding: Encoding) -> tuple[Coverage, tuple[Span, ...]]:
-    """Return how much of `text` was read, and the words that did not fit, where it was cut."""
-    return words_before(text, encoding.spans[-1][1] if encoding.cut else len(text))
