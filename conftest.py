@@ -37,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} is named by the address of an object; give its parameters ids")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test if a library that its mark `needs` names is not installed."""
+    for mark in item.iter_markers("needs"):
+        for library in mark.args:
+            pytest.importorskip(library, reason=f"{library} is not installed")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kept_reasons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Reasons of encoders are kept in a folder of the tests, and fitted on a few hundred sentences."""

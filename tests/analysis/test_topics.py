@@ -6,15 +6,14 @@ import random
 import numpy as np
 import pytest
 
+from commands import run_command
+
 pytest.importorskip("sklearn")
 
-from typer.testing import CliRunner
 
 import pellucid
 from pellucid.analysis import clustering
-from pellucid.cli import app as cli
 from pellucid.errors import InputError
-from pellucid.persistence.folder import locate
 
 FLIGHTS = ["the flight was late", "our plane left the airport", "baggage lost at the airport after the flight"]
 MEALS = ["the pasta was cold", "great pizza and a rude waiter", "dinner with soup and pasta"]
@@ -22,17 +21,14 @@ MEALS = ["the pasta was cold", "great pizza and a rude waiter", "dinner with sou
 
 @pytest.fixture(scope="module")
 def model():
-    locate("static-en")
     return pellucid.load("static-en")
 
 
 def reviews(count, seed=0):
     """Texts, and which of them are about flights."""
     draw = random.Random(seed)
-    about_flights = [draw.random() < 0.4 for _ in range(count)]
-    return [
-        draw.choice(FLIGHTS if flight else MEALS) + f" {n}" for n, flight in enumerate(about_flights)
-    ], about_flights
+    flights = [draw.random() < 0.4 for _ in range(count)]
+    return [draw.choice(FLIGHTS if flight else MEALS) + f" {n}" for n, flight in enumerate(flights)], flights
 
 
 def test_topics_are_the_two_subjects_and_named_by_their_words(model):
@@ -70,9 +66,14 @@ def test_a_topic_is_the_cluster_nearest_to_its_texts(model):
             np.array(result.labels) == list(result).index(topic)].mean()), abs=1e-5)  # fmt: skip
 
 
-def test_the_same_call_gives_the_same_topics(model):
+def test_views_and_json_of_the_same_call(model):
     texts, _ = reviews(60)
-    assert pellucid.topics(model, texts, n=3).to_json() == pellucid.topics(model, iter(texts), n=3).to_json()
+    result = pellucid.topics(model, texts, n=2)
+    data = json.loads(result.to_json())
+    assert pellucid.topics(model, iter(texts), n=2).to_dict() == data
+    assert data["kind"] == "topics" and len(data["labels"]) == 60 and data["topics"][0]["words"]
+    assert list(result.to_frame()["texts"]) == [topic.texts for topic in result]
+    assert "<script" not in result.to_html() and result.topics[0].name in str(result)
 
 
 @pytest.mark.parametrize(
@@ -109,15 +110,6 @@ def test_sparse_models_have_topics_too():
     assert max(agreement, 1 - agreement) > 0.95
 
 
-def test_views_and_json(model):
-    texts, _ = reviews(60)
-    result = pellucid.topics(model, texts, n=2)
-    data = json.loads(result.to_json())
-    assert data["kind"] == "topics" and len(data["labels"]) == 60 and data["topics"][0]["words"]
-    assert list(result.to_frame()["texts"]) == [topic.texts for topic in result]
-    assert "<script" not in result.to_html() and result.topics[0].name in str(result)
-
-
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
@@ -134,17 +126,10 @@ def test_what_cannot_be_is_answered(model, texts, options, message):
 
 
 def test_the_command_reads_files(model, tmp_path):
-    texts, _ = reviews(60)
+    (texts, _), labels = reviews(60), tmp_path / "labels.csv"
     (tmp_path / "reviews.csv").write_text("body\n" + "".join(f"{text}\n" for text in texts))
-
-    def run(*arguments):
-        ran = CliRunner().invoke(cli.app, ["topics", *map(str, arguments), "-n", "2", "--json"])
-        assert ran.exit_code == 0, ran.output
-        return json.loads(ran.stdout)
-
-    labels = tmp_path / "labels.csv"
-    from_file = run(tmp_path / "reviews.csv", "--field", "body", "-o", labels)
-    assert from_file == json.loads(pellucid.topics(model, texts, n=2).to_json())
+    asked = ["topics", tmp_path / "reviews.csv", "--field", "body", "-o", labels, "-n", "2", "--json"]
+    assert json.loads(run_command(*asked).stdout) == json.loads(pellucid.topics(model, texts, n=2).to_json())
     assert len(labels.read_text(encoding="utf-8-sig").splitlines()) == 61
 
 

@@ -12,11 +12,34 @@ from hypothesis import strategies as st
 import pellucid
 from papers.models import open_any
 from papers.sts import sts_spearman
+from papers.swe.bitext import translation_scores
+from pellucid.anchors.candidates import is_sentence
 from pellucid.cli.output import model_summary
+from pellucid.evaluation.tasks import read_table
 from pellucid.persistence.folder import bundled_models
 from pellucid.text.function_words import negations
 
 ROOT = Path(__file__).parents[2]
+
+
+def page_of(name):
+    """The text of a page, on one line."""
+    return " ".join((ROOT / name).read_text("utf-8").split())
+
+
+def mean_sts(encode, shared):
+    """The mean of the scores on similarity of texts."""
+    return np.mean(list(sts_spearman(encode, shared / "data").values()))
+
+
+ABOUT = ["a mortgage for a house", "They bought a home with a loan.", "The cat sleeps in the sun."]
+
+
+def margin(model):
+    """How much nearer the first text is to the second than to the third."""
+    rows = model.encode(ABOUT)
+    house, cat = model.similarity(rows[:1], rows[1:])[0]
+    return house - cat
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +53,15 @@ def static_en():
 def test_quality_on_real_english(static_en, shared):
     scores = sts_spearman(static_en.encode, shared / "data")
     assert set(scores) == {"STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"}
-    mean = np.mean(list(scores.values()))
-    assert mean > 73.0, f"mean {mean:.2f}: below the paper's share of its teacher, and WordLlama has 72.1"
+    assert np.mean(list(scores.values())) > 73.0, "below the paper's share of its teacher, and WordLlama has 72.1"
 
 
 def test_neighbours_a_person_expects(static_en):
     assert {"mortgages", "lender"} <= {word for word, _ in static_en.nearest_words("mortgage", top_k=6)}
-    house, cat = static_en.encode(["They bought a home with a loan.", "The cat sleeps in the sun."])
-    asked = static_en.encode("a mortgage for a house")
-    assert asked @ house > asked @ cat + 0.3
+    assert margin(static_en) > 0.3
 
 
 def test_five_languages_find_each_other(shared):
-    from papers.swe.bitext import translation_scores
-    from pellucid.evaluation.tasks import read_table
-
     model = pellucid.load("static-multi")
     for code, least in (("deu", 0.95), ("fra", 0.90), ("cmn", 0.88), ("jpn", 0.84)):
         table = read_table(shared / "data" / "crosslingual" / "tatoeba_v1" / f"{code}-eng.tsv", ["sentence1", "eng"])
@@ -123,7 +140,7 @@ def test_each_figure_of_the_readme_s_table_stands_beside_its_name_on_a_page_of_r
 
 
 def test_the_readme_s_ratios_of_speed_are_those_of_the_pages():
-    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    text = page_of("README.md")
     share = float(re.search(r"\| ([\d.]+) of static-en's", text)[1])
     lexicon = (ROOT / "docs/lexicon.md").read_text("utf-8")
     speeds = [int(re.search(rf"^\| {name} \|.* ([\d,]+) \|$", lexicon, re.MULTILINE)[1].replace(",", ""))
@@ -137,10 +154,8 @@ def test_the_readme_s_ratios_of_speed_are_those_of_the_pages():
 
 
 def test_sizes_and_times_of_summaries_are_those_of_the_pages_they_sum_up():
-    readme, install, search, measured = (
-        " ".join((ROOT / page).read_text("utf-8").split())
-        for page in ("README.md", "docs/install.md", "docs/search.md", "docs/benchmarks.md")
-    )
+    pages = ("README.md", "docs/install.md", "docs/search.md", "docs/benchmarks.md")
+    readme, install, search, measured = map(page_of, pages)
     sizes = re.findall(r"\d+ MB", readme.partition("## In Python")[0])
     assert len(sizes) == 2 and all(size in install for size in sizes)
     said = re.search(
@@ -168,30 +183,24 @@ def test_the_readme_s_figures_on_negation(static_en):
         f"in each of {len(pairs)} pairs (`benchmarks/controls.tsv`), by {lost.mean():.2f} on average "
         f"({low:.2f} to {high:.2f})"
     )
-    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert lost.min() > 0 and said in text and f"add up to less than 0 in only {below}." in text
+    assert lost.min() > 0 and said in page_of("README.md")
+    assert f"add up to less than 0 in only {below}." in page_of("README.md")
 
 
 def test_one_model_takes_at_most_thirty_megabytes_and_all_of_them_ninety():
-    bundled = Path(pellucid.__file__).parent / "bundled"
-    sizes = {
-        name: sum(file.stat().st_size for file in (bundled / name).rglob("*") if file.is_file())
-        for name in (*bundled_models(), "reasons")
-    }
-    assert sizes and max(sizes.values()) <= 30_000_000 and sum(sizes.values()) <= 90_000_000, sizes
+    folders = [Path(pellucid.__file__).parent / "bundled" / name for name in (*bundled_models(), "reasons")]
+    sizes = [sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) for folder in folders]
+    assert max(sizes) <= 30_000_000 and sum(sizes) <= 90_000_000, dict(zip(folders, sizes))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "lost"), [("anchors-en-200", 0.7), ("anchors-en-500", 0.3)])
 def test_anchors_over_static_en_lose_little_of_it(static_en, shared, name, lost):
-    scores, own = (sts_spearman(model.encode, shared / "data") for model in (pellucid.load(name), static_en))
-    assert np.mean(list(scores.values())) >= np.mean(list(own.values())) - lost
+    assert mean_sts(pellucid.load(name).encode, shared) >= mean_sts(static_en.encode, shared) - lost
 
 
 @pytest.mark.parametrize("name", ["anchors-en-200", "anchors-en-500", "anchors-en-plain-500"])
 def test_bundled_anchors_can_be_read_and_mean_what_they_say(static_en, name):
-    from pellucid.anchors.candidates import is_sentence
-
     model = pellucid.load(name)
     assert len(model.dimensions) == int(name.rpartition("-")[2]) and all(map(is_sentence, model.dimensions.names))
     assert model.faithfulness().min() > 0.7 and model.faithfulness().mean() > 0.85
@@ -228,8 +237,7 @@ def lexicon_en():
 
 @pytest.mark.full
 def test_the_static_lexicon_is_as_good_as_it_says(lexicon_en, shared):
-    scores = sts_spearman(lambda texts: lexicon_en.encode(texts).toarray(), shared / "data")
-    assert np.mean(list(scores.values())) > 72.3
+    assert mean_sts(lambda texts: lexicon_en.encode(texts).toarray(), shared) > 72.3
 
 
 def test_the_static_lexicon_can_be_read(lexicon_en):
@@ -238,9 +246,7 @@ def test_the_static_lexicon_can_be_read(lexicon_en):
     why = lexicon_en.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
     assert {"loan", "banks"} <= {word for row in why.reasons(3) for word in row.name.split(", ")}
     assert "nothing" not in lexicon_en.dimensions.names and 3_500 < len(lexicon_en.dimensions) <= 4_000
-    house, cat = lexicon_en.encode(["They bought a home with a loan.", "The cat sleeps in the sun."]).toarray()
-    asked = lexicon_en.encode("a mortgage for a house").toarray()[0]
-    assert asked @ house > asked @ cat + 0.2
+    assert margin(lexicon_en) > 0.2
 
 
 @pytest.fixture(scope="module")
@@ -266,11 +272,8 @@ def test_the_harness_gives_the_published_numbers(minilm, shared):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "loss"), [("anchors-minilm-500", 0.0), ("anchors-minilm-200", 0.5)])
 def test_anchors_over_minilm_keep_what_it_scores(minilm, shared, name, loss):
-    own, ours = (
-        np.mean(list(sts_spearman(encode, shared / "data").values()))
-        for encode in (minilm, pellucid.AnchorEmbedder.from_pretrained(name, encoder=minilm).encode)
-    )
-    assert ours >= own - loss
+    ours = pellucid.AnchorEmbedder.from_pretrained(name, encoder=minilm).encode
+    assert mean_sts(ours, shared) >= mean_sts(minilm, shared) - loss
 
 
 @pytest.fixture(scope="module")
@@ -288,14 +291,10 @@ def test_the_lexicon_reads_as_words(lexicon_minilm):
 
 
 def test_the_lexicon_knows_meanings_and_few_of_its_clusters_fire(lexicon_minilm):
-    texts = ["They bought a home with a loan.", "The cat sleeps in the sun.", "a mortgage for a house"]
-    rows = lexicon_minilm.encode(texts)
-    scores = lexicon_minilm.similarity(rows, rows)
-    assert scores[2, 0] > scores[2, 1] + 0.2
-    assert rows.nnz / len(texts) < 0.4 * 4000
+    assert margin(lexicon_minilm) > 0.2
+    assert lexicon_minilm.encode(ABOUT).nnz / len(ABOUT) < 0.4 * 4000
 
 
 @pytest.mark.slow
 def test_the_lexicons_scores_on_real_english(lexicon_minilm, shared):
-    scores = sts_spearman(lambda texts: lexicon_minilm.encode(texts).toarray(), shared / "data")
-    assert np.mean(list(scores.values())) > 74
+    assert mean_sts(lambda texts: lexicon_minilm.encode(texts).toarray(), shared) > 74

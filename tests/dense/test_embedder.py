@@ -167,9 +167,9 @@ def test_broken_anchor_files(tmp_path, name, content, message):
     assert name in str(caught.value)
 
 
+@pytest.mark.needs("sentence_transformers")
 def test_a_stock_model_takes_the_place_of_one_of_ours(fruit, tmp_path):
     """Both folders hold modules.json; of the model before no file may stay, by which another would be opened."""
-    pytest.importorskip("sentence_transformers")
     encoder = load(tiny_transformer(tmp_path / "bert", normalize=True))
     for number, before in enumerate((fruit, AnchorEmbedder(fruit, ["apple", "car"]), encoder)):
         place = tmp_path / f"model {number}"

@@ -27,9 +27,9 @@ def test_a_word_is_taken_out_wherever_it_stands(bench):
     assert pair.by_word({(0, 3): 1.0, (11, 14): 2.0, (15, 23): 4.0, (10, 11): 9.0}).tolist() == [3.0, 0.0, 2.0, 2.0]
 
 
+@pytest.mark.needs("sentence_transformers")
 @pytest.mark.full
 def test_methods_are_compared_by_the_fall_of_the_score(bench, tmp_path):
-    pytest.importorskip("sentence_transformers")
     model = pellucid.load(tiny_teacher(tmp_path / "teacher", [*PIECES, "."], 16, length=32))
     model.fit_reasons([" ".join(np.random.default_rng(n).permutation(PIECES)[:8]) for n in range(200)])
     pair = bench.Pair.from_texts(SENTENCES[0], SENTENCES[2])

@@ -125,31 +125,26 @@ def test_few_words_get_what_all_orders_of_both_texts_give():
     one, other = "dog bites man", "the man runs home"
     why, common = model.explain(one, other), model.reasons.common
 
-    def shapley(text):
-        words = text.split()
-
+    def shapley(words):
         def value(members):
             vector = model.model.vector(" ".join(words[n] for n in members))
             return vector / np.linalg.norm(vector) if members else common
 
-        return brute_force(value, len(words))
+        return dict(zip(words, brute_force(value, len(words))))
 
-    table = shapley(one) @ shapley(other).T
+    first, second = shapley(one.split()), shapley(other.split())
     found = {row.parts: row.contribution for row in why.rows if row.kind == WORD_PAIR}
-    for (i, first), (j, second) in itertools.product(enumerate(one.split()), enumerate(other.split())):
-        assert found[first, second] == pytest.approx(table[i, j], abs=1e-6)
+    assert found == pytest.approx({(a, b): first[a] @ second[b] for a in first for b in second}, abs=1e-6)
     assert why.measurement is not None and why.measurement.standard_error == 0
 
 
 def test_the_standard_error_is_the_spread_of_other_draws():
     one, other = "dog bites man in the house not far", "the man runs home to his old dog again"
-    reasons = measured().reasons
-    vectors = {text: reasons.encoder.encode(text).astype(np.float64) for text in (one, other)}
-    vectors = {text: vector / np.linalg.norm(vector) for text, vector in vectors.items()}
-    whole = vectors[other] - reasons.common
-    values, errors = [], []
+    reasons, values, errors = measured().reasons, [], []
+    first, second = reasons.encoder.encode([one, other], normalize_embeddings=True).astype(np.float64)
+    whole = second - reasons.common
     for n in range(60):  # other blanks, other orders
-        parts = reasons.parts(one + " " * n, None, vectors[one])
+        parts = reasons.parts(one + " " * n, None, first)
         values.append(parts.vectors @ whole)
         errors.append(reasons.measurement(parts, whole).standard_error)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.sqrt(np.mean(np.var(values, axis=0))), rel=0.25)

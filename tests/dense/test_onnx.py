@@ -73,15 +73,14 @@ def expected(folder, text):
     return mean / np.linalg.norm(mean)
 
 
-def test_vectors_are_those_of_the_folder_alone_and_in_a_batch(folder):
+@pytest.mark.parametrize("batch_size", [1, 3, 32])
+def test_vectors_are_those_of_the_folder_alone_and_in_a_batch(folder, batch_size):
     model = pellucid.load(folder, backend="onnx")
     assert isinstance(model, EncoderEmbedder) and repr(model) == "EncoderEmbedder(tiny)"
-    for batch_size in (1, 3, 32):
-        rows = model.encode(TEXTS, batch_size=batch_size)
-        np.testing.assert_allclose(rows, [expected(folder, text) for text in TEXTS], atol=1e-6)
-    np.testing.assert_allclose(model.encode_query("cars"), expected(folder, "query: cars"), atol=1e-6)
-    np.testing.assert_allclose(model.encode_document("cars"), expected(folder, "cars"), atol=1e-6)
-    assert model.prompts == {"query": "query: "} and model.max_seq_length == 16
+    assert (model.prompts, model.max_seq_length) == ({"query": "query: "}, 16)
+    rows = model.encode(TEXTS, batch_size=batch_size), model.encode_query(["cars"]), model.encode_document(["cars"])
+    wanted = [expected(folder, text) for text in [*TEXTS, "query: cars", "cars"]]
+    np.testing.assert_allclose(np.concatenate(rows), wanted, atol=1e-6)
     (long,) = model.tokenized(TEXTS[3:], None)
     assert long.end == len("horse " * 14) - 1 and not model.tokenized(["ab"], None)[0].unread
 

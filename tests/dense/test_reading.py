@@ -2,7 +2,6 @@
 
 import collections
 import sys
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import MagicMock
 
@@ -13,15 +12,16 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import pellucid
+from memory import peak_of
 from pellucid import EnsembleEmbedder, Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.dense.tokenized import TokenizedText, read_texts, text_units, word_units, words_outside
 from pellucid.dense.words import WordReasons
-from pellucid.errors import InputError
 from pellucid.explain.rows import EMBEDDING, REMAINDER, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import normalize
 from pellucid.text.words import Vocabulary
+from refusals import check_refused, refused
 from tiny_models import tiny_transformer
 
 READ = "the cat sat on a mat bank loan river".split()
@@ -50,12 +50,26 @@ class Counting:
         return counts
 
 
+@pytest.fixture
+def function():
+    return Counting()
+
+
+def texts_of(words, length=6, seed=1):
+    """Texts to fit reasons on."""
+    chance = np.random.default_rng(seed)
+    return [" ".join(chance.choice(words, length)) for _ in range(250)]
+
+
+def table_of(words, seed=0):
+    vectors = np.random.default_rng(seed).normal(size=(len(words), 8)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(words), vectors)
+
+
 def fitted(function):
     """Return the function as a model with word reasons."""
-    chance = np.random.default_rng(1)
-    texts = [" ".join(chance.choice(function.table.vocabulary.words, 6)) for _ in range(250)]
     model = pellucid.load(function)
-    model.fit_reasons(texts, table=function.table)
+    model.fit_reasons(texts_of(function.table.vocabulary.words), table=function.table)
     function.taken()
     return model
 
@@ -67,13 +81,8 @@ def transformer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder(transformer):
-    table = StaticEmbedder(
-        Vocabulary([*READ, *UNREAD]),
-        np.random.default_rng(0).normal(size=(len(READ) + len(UNREAD), 8)).astype(np.float32),
-    )
     model = pellucid.load(transformer)
-    chance = np.random.default_rng(1)
-    model.fit_reasons([" ".join(chance.choice(READ, 6)) for _ in range(250)], table=table)
+    model.fit_reasons(texts_of(READ), table=table_of([*READ, *UNREAD]))
     return model
 
 
@@ -130,8 +139,7 @@ def test_a_token_that_is_a_blank_reads_no_word():
 # --- How often it is asked ---
 
 
-def test_an_explanation_encodes_each_text_once():
-    function = Counting()
+def test_an_explanation_encodes_each_text_once(function):
     model = fitted(function)
     anchors = AnchorEmbedder(function, DOCUMENTS[:3])
     for asked in (model, EnsembleEmbedder([function.table, model]), anchors, EnsembleEmbedder([anchors, anchors])):
@@ -142,19 +150,20 @@ def test_an_explanation_encodes_each_text_once():
         assert counts == {QUERY: n_parts, DOCUMENTS[0]: n_parts}
 
 
-@pytest.mark.parametrize("kind", ["encoder", "ensemble", "sparse ensemble", "nested ensemble", "anchors"])
-def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path, kind):
-    pytest.importorskip("Stemmer")
-    function = Counting()
-    model = fitted(function)
-    plain = EnsembleEmbedder({"words": function.table, "dense": model}, [1, 3])
-    indexed = {
-        "encoder": model,
-        "ensemble": plain,
-        "sparse ensemble": EnsembleEmbedder([pellucid.load("lexicon-en"), model]),
-        "nested ensemble": EnsembleEmbedder({"inner": plain, "words": function.table}),
-        "anchors": AnchorEmbedder(function, DOCUMENTS[:4]),
-    }[kind]
+PLACED = {
+    "encoder": lambda model, plain: model,
+    "ensemble": lambda model, plain: plain,
+    "sparse ensemble": lambda model, plain: EnsembleEmbedder([pellucid.load("lexicon-en"), model]),
+    "nested ensemble": lambda model, plain: EnsembleEmbedder({"inner": plain, "words": plain.parts[0].model}),
+    "anchors": lambda model, plain: AnchorEmbedder(model.model, DOCUMENTS[:4]),
+}
+
+
+@pytest.mark.needs("Stemmer")
+@pytest.mark.parametrize("kind", PLACED)
+def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path, function, kind):
+    model, asked = fitted(function), []
+    indexed = PLACED[kind](model, EnsembleEmbedder({"words": function.table, "dense": model}, [1, 3]))
     with Index.create(tmp_path / "index", {"dense": indexed}, bm25=False) as index:
         index.add(DOCUMENTS)
         function.taken()
@@ -165,40 +174,28 @@ def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path, kind)
         assert function.taken() == {}
         for hit, why in zip(hits, whys):
             own = indexed.explain(QUERY, hit.text, role1="query", role2="document")
-            values = {row.name: row.contribution for row in why.rows if row.kind != REMAINDER}
-            assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
-            assert hit.score == pytest.approx(own.score, abs=1e-6)
-            if kind != "anchors":
-                expected = {row.name: row.contribution for row in own.rows if row.kind != REMAINDER}
-                assert values == pytest.approx(expected, abs=1e-5)
+            assert [own.score, sum(row.contribution for row in why.rows)] == pytest.approx([hit.score] * 2, abs=1e-6)
+            values = [{row.name: row.contribution for row in each.rows if row.kind != REMAINDER} for each in (why, own)]
+            assert kind == "anchors" or values[0] == pytest.approx(values[1], abs=1e-5)
         function.taken()
-        scored = []
-
-        def score(query, texts):
-            scored.extend((query, text) for text in texts)
-            return [0.5] * len(texts)
-
-        index.search(QUERY, 3, rerank=score)
-        assert function.taken() == {QUERY: 1} and len(scored) == len(set(scored)) == len(DOCUMENTS)
+        index.search(QUERY, 3, rerank=lambda query, texts: asked.extend(texts) or [0.5] * len(texts))
+        assert function.taken() == {QUERY: 1} and sorted(asked) == sorted(DOCUMENTS)
 
 
-def test_an_index_encodes_what_is_new_alone(tmp_path):
-    pytest.importorskip("Stemmer")
-    function = Counting()
+@pytest.mark.needs("Stemmer")
+def test_an_index_encodes_what_is_new_alone(tmp_path, function):
     model = EnsembleEmbedder({"words": function.table, "dense": function})
     with Index.create(tmp_path / "index", {"dense": model}) as index:
         assert max(function.taken().values()) == 3  # texts by which it is known
         index.add(DOCUMENTS, ids=[f"d{n}" for n in range(len(DOCUMENTS))])
         assert function.taken() == dict.fromkeys(DOCUMENTS, 1)
         before, said = index.score(QUERY, "d1").parts, index.info()["models"]
-        function.taken()
-        index.update("d1", metadata={"year": 2024})
-        assert function.taken() == {}
-        assert index.score(QUERY, "d1").parts == before and index.search(QUERY, where={"year": 2024})[0].id == "d1"
-        function.taken()
-        index.update("d1", text="bridges")
-        assert function.taken() == {"bridges": 1}
-        assert index.verify() == []
+        for change, encoded in (({"metadata": {"year": 2024}}, {}), ({"text": "bridges"}, {"bridges": 1})):
+            function.taken()
+            index.update("d1", **change)
+            assert function.taken() == encoded
+            assert (index.score(QUERY, "d1").parts == before) == ("metadata" in change)
+        assert index.search(QUERY, where={"year": 2024})[0].id == "d1" and index.verify() == []
     with Index.open(tmp_path / "index", {"dense": model}) as index:
         assert index.info()["models"] == said
 
@@ -206,56 +203,63 @@ def test_an_index_encodes_what_is_new_alone(tmp_path):
 # --- A function is not called unasked ---
 
 
-def test_a_function_is_called_for_reasons_only_where_that_is_allowed(tmp_path, monkeypatch):
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder of kept reasons that is empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    function = Counting()
-    model = pellucid.load(function)
-    for ask in (
-        lambda: model.explain(QUERY, DOCUMENTS[0]),
-        lambda: model.explain(QUERY),
-        lambda: model.explain_vectors(QUERY, [1.0], DOCUMENTS[0], [1.0]),
-        lambda: model.describe(QUERY),
-        lambda: model.reasons,
-        lambda: model.with_reasons(None).with_reasons("words").reasons,
-    ):
-        with pytest.raises(InputError, match=r"more than 4,000 short texts.*fit=True.*with_reasons\(None\)"):
-            ask()
+
+
+@pytest.mark.usefixtures("cache")
+@refused(
+    *((call, r"more than 4,000 short texts.*fit=True.*with_reasons\(None\)") for call in (
+        lambda function: pellucid.load(function).explain(QUERY, DOCUMENTS[0]),
+        lambda function: pellucid.load(function).explain(QUERY),
+        lambda function: pellucid.load(function).explain_vectors(QUERY, [1.0], DOCUMENTS[0], [1.0]),
+        lambda function: pellucid.load(function).describe(QUERY),
+        lambda function: pellucid.load(function).reasons,
+        lambda function: pellucid.load(function).with_reasons(None).with_reasons("words").reasons,
+    )),
+    (lambda wide: wide.explain(" ".join(VOCABULARY), " ".join(VOCABULARY[:100])),
+     r"8,000 x 100 distinct words .* explain shorter passages"),
+)  # fmt: skip
+def test_a_function_is_not_called_unasked_and_rows_are_not_too_many(call, message, error, request, function):
+    check_refused(request, call, message, error)
     assert function.taken() == {}
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_function_is_called_for_reasons_where_that_is_allowed(tmp_path, function):
+    model = pellucid.load(function)
     assert model.with_reasons(None).explain(QUERY, DOCUMENTS[0]).rows[0].kind == EMBEDDING
     mixed = EnsembleEmbedder({"words": function.table, "dense": model})
     assert {row.kind for row in mixed.explain(QUERY, DOCUMENTS[0]).rows} == {EMBEDDING, WORD_PAIR}
     pellucid.compare({"mixed": mixed, "plain": model}, [(QUERY, DOCUMENTS[0])])
     function.taken()
-    kept = pellucid.load(function, fit=True)
-    assert isinstance(kept.reasons, WordReasons)
-    assert sum(function.taken().values()) > 240
-    assert isinstance(pellucid.load(function, fit=True).reasons, WordReasons)
-    assert sum(function.taken().values()) == 8  # by which it is known again
-    kept.reasons.save_pretrained(tmp_path / "reasons")
+    for least, most in ((241, 4_100), (8, 8)):  # it is known again by 8 texts
+        kept = pellucid.load(function, fit=True).reasons
+        assert isinstance(kept, WordReasons) and least <= sum(function.taken().values()) <= most
+    kept.save_pretrained(tmp_path / "reasons")
     assert model.with_reasons(tmp_path / "reasons").explain(QUERY, DOCUMENTS[0]).rows
 
 
 # --- A long text, and many threads ---
 
 
-def test_reasons_of_a_long_text_take_memory_by_its_words():
-    chance = np.random.default_rng(0)
-    vocabulary = [f"w{number}" for number in range(8_000)]
-    table = StaticEmbedder(Vocabulary(vocabulary), chance.normal(size=(8_000, 8)).astype(np.float32))
+VOCABULARY = [f"w{number}" for number in range(8_000)]
+
+
+@pytest.fixture(scope="module")
+def wide():
+    table = table_of(VOCABULARY)
     model = pellucid.load(table.encode)
-    model.fit_reasons([" ".join(chance.choice(vocabulary, 9)) for _ in range(250)], table=table)
-    peaks = []
-    for count in (2_000, 8_000):
-        text = " ".join(vocabulary[:count])
-        model.explain("w1 w2", "w3")
-        tracemalloc.start()
-        why = model.explain(text, "w1")
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert len(why.rows) == count + 2
-    assert peaks[1] < 6 * peaks[0]
-    with pytest.raises(InputError, match=r"8,000 x 100 distinct words .* explain shorter passages"):
-        model.explain(text, " ".join(vocabulary[:100]))
+    model.fit_reasons(texts_of(VOCABULARY, 9, seed=0), table=table)
+    return model
+
+
+def test_reasons_of_a_long_text_take_memory_by_its_words(wide):
+    assert len(wide.explain(" ".join(VOCABULARY), "w1").rows) == 8_002
+    few, many = (peak_of(lambda n=n: wide.explain(" ".join(VOCABULARY[:n]), "w1")) for n in (2_000, 8_000))
+    assert many < 6 * few
 
 
 @pytest.fixture

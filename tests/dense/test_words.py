@@ -1,25 +1,34 @@
-"""Word reasons: what they add up to, what they find where the truth is known, how they are kept, whom they refuse."""
+"""Reasons of an encoder's score: what they add up to, what they find where the truth is known, whom they refuse."""
 
 import copy
 import itertools
 import json
 import lzma
+import math
 import pickle
-import warnings
+import re
+import zlib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pellucid
+from pellucid.dense import SentenceReasons
 from pellucid.dense import words as word_reasons
-from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.embedder import REASON_KINDS, EncoderEmbedder
+from pellucid.dense.vectors import form_directions, text_form
 from pellucid.dense.words import open_texts, words_for
 from pellucid.errors import ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, WORD, WORD_PAIR, Row
+from pellucid.process import ignored_warnings
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.sentences import sentence_spans
 from pellucid.text.words import Vocabulary, split_words
 from refusals import check_refused, refused
 from tiny_models import tiny_transformer
@@ -94,19 +103,22 @@ def text_words(text):
     return [word.text for word in split_words(text)]
 
 
-def test_a_large_context_is_warned_of_in_every_view():
-    pair, shared = Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("s", ("s",), 0.1, 0.0, kind=SHARED)
-    little = Explanation.from_terms(
-        "encoder", ("ba", "be"), 1.0, [pair, shared, Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
-    )
-    for shown in (str(little), little.to_html()):
-        assert "The words account for +0.31 of +0.90; the rest is not explained" in " ".join(shown.split())
-    sentence = [pair._replace(kind=SENTENCE), Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
-    assert "The sentences account for" in str(Explanation.from_terms("encoder", ("ba", "be"), 0.9, sentence))
-    large = [pair._replace(contribution=0.8), Row("context", ("context",), 0.2, 0.0, kind=CONTEXT)]
-    assert "the rest is not explained" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
-    small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
-    assert "the rest is not explained" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
+@pytest.mark.parametrize(
+    ("kind", "words", "context", "said"),
+    [
+        (WORD_PAIR, 0.31, 0.59, "The words account for +0.31 of +0.90; the rest is not explained"),
+        (SENTENCE, 0.31, 0.59, "The sentences account for"),
+        (WORD_PAIR, 0.8, 0.2, None),
+        (WORD_PAIR, 0.01, 0.04, None),
+    ],
+)
+def test_a_large_context_is_warned_of_in_every_view(kind, words, context, said):
+    rows = [Row("ba × be", ("ba", "be"), words, 0.0, kind=kind), Row("s", ("s",), 0.1, 0.0, kind=SHARED)]
+    rows.append(Row("context", ("context",), context, 0.0, kind=CONTEXT))
+    why = Explanation.from_terms("encoder", ("ba", "be"), sum(row.contribution for row in rows), rows)
+    for shown in (str(why), why.to_html()):
+        shown = " ".join(shown.split())
+        assert said in shown if said else "the rest is not explained" not in shown
 
 
 def test_words_of_other_texts_are_credited_with_nothing(shadow):
@@ -137,17 +149,17 @@ def test_words_without_a_vector_have_no_credit_and_are_named(shadow):
 
 def test_an_encoder_that_is_words_is_explained_by_its_words():
     """Where the truth is a table seen through a matrix, the rows are those of the table and little is left."""
-    model = pellucid.load(Shadow())
+    model, contexts, agreements = pellucid.load(Shadow()), [], []
     assert model.fit_reasons(sentences(2000), table=table()).explained > 0.9
-    truth, contexts, agreements = model.model, [], []
+    truth = model.model
+    vectors = dict(zip(NAMES, truth.table.word_vectors(range(len(NAMES))) @ truth.matrix))
     for one, other in itertools.pairwise(sentences(40, seed=5)):
         found = model.explain(one, other)
-        vectors = {w: truth.table.word_vectors([truth.table.vocabulary.row(w)])[0] @ truth.matrix for w in NAMES}
         pairs = [(row.contribution, row.parts) for row in found.rows if row.kind == WORD_PAIR]
-        counts = [text.split().count for text in (one, other)]
-        true = [counts[0](a) * counts[1](b) * float(vectors[a] @ vectors[b]) for _, (a, b) in pairs]
+        first, second = (text.split().count for text in (one, other))
+        true = [first(a) * second(b) * float(vectors[a] @ vectors[b]) for _, (a, b) in pairs]
         agreements.append(np.corrcoef([value for value, _ in pairs], true)[0, 1])
-        contexts.append(next(row.contribution for row in found.rows if row.kind == CONTEXT))
+        contexts += [row.contribution for row in found.rows if row.kind == CONTEXT]
     assert np.mean(np.abs(contexts)) < 0.1 and np.mean(agreements) > 0.95 and np.min(agreements) > 0.8
 
 
@@ -158,32 +170,28 @@ def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow):
     found = shadow.explain_vectors(query, 3 * first, text, second.tolist())
     assert shadow.model.calls == calls
     own = shadow.explain(query, text, role1="query", role2="document")
-    assert found.score == pytest.approx(own.score, abs=1e-6)
-    np.testing.assert_allclose(found.contributions, own.contributions, atol=1e-6)
+    np.testing.assert_allclose([found.score, *found.contributions], [own.score, *own.contributions], atol=1e-6)
 
 
 def test_reasons_change_no_vector(shadow):
-    texts = sentences(5)
-    np.testing.assert_array_equal(shadow.encode(texts), shadow.model(texts).astype(np.float32))
-    for other in (shadow.with_reasons(None), copy.deepcopy(shadow), pickle.loads(pickle.dumps(shadow))):
-        np.testing.assert_array_equal(other.encode(texts), shadow.encode(texts))
-    assert len(shadow.with_reasons(None).explain("ba be", "bo").rows) == 1
-    assert shadow.with_reasons(None).with_reasons("words").reasons is shadow.reasons
+    texts, plain = sentences(5), shadow.with_reasons(None)
+    for other in (shadow, plain, copy.deepcopy(shadow), pickle.loads(pickle.dumps(shadow))):
+        np.testing.assert_array_equal(other.encode(texts), shadow.model(texts).astype(np.float32))
+    assert len(plain.explain("ba be", "bo").rows) == 1 and plain.with_reasons("words").reasons is shadow.reasons
 
 
 def test_saved_reasons_are_opened_for_their_encoder_alone(shadow, tmp_path):
-    shadow.reasons.save_pretrained(tmp_path / "reasons")
-    again = EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons")
+    shadow.reasons.save_pretrained(tmp_path)
+    again = EncoderEmbedder(Shadow(noise=0.05), tmp_path)
     assert again.explain("ba be", "bo") == shadow.explain("ba be", "bo")
     with pytest.raises(ModelFolderError, match=r"another model .*fit_reasons"):
-        EncoderEmbedder(lambda texts: np.ones((len(texts), 24)), tmp_path / "reasons").explain("ba")
+        EncoderEmbedder(lambda texts: np.ones((len(texts), 24)), tmp_path).explain("ba")
     for name in ("reasons.safetensors", "table/model.safetensors", "config.json"):
-        path = tmp_path / "reasons" / name
-        content = path.read_bytes()
-        path.write_bytes(content[: len(content) // 2])
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
         with pytest.raises(ModelFolderError):
-            EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons").explain("ba")
-        path.write_bytes(content)
+            EncoderEmbedder(Shadow(noise=0.05), tmp_path).explain("ba")
+        (tmp_path / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("field", ["full_fit", "explained", "texts", "table", "way", "more"])
@@ -203,8 +211,8 @@ def test_a_fit_that_was_none_is_refused(shadow, tmp_path, field, value):
         again.explain("ba")
 
 
+@pytest.mark.needs("sentence_transformers")
 def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path):
-    pytest.importorskip("sentence_transformers")
     model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False))
     model.fit_reasons(sentences(300), table=table())
     model.save_pretrained(tmp_path / "saved")
@@ -271,42 +279,37 @@ def test_reasons_are_fitted_once_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(word_reasons, "open_texts", lambda encoder: (sentences(300), "static-en"))
     encoder = Shadow()
-    first = words_for(pellucid.load(encoder))
-    calls = encoder.calls
-    again = words_for(pellucid.load(encoder))
-    assert encoder.calls == calls + 1  # for its fingerprint
-    np.testing.assert_array_equal(first.common, again.common)
+
+    def fit_and_calls():
+        before, reasons = encoder.calls, words_for(pellucid.load(encoder))
+        return reasons.fit, encoder.calls - before
+
+    fit, _ = fit_and_calls()
+    assert fit_and_calls() == (fit, 1)  # called for its fingerprint
     (kept,) = (tmp_path / "pellucid" / "reasons").iterdir()
     (kept / "config.json").write_text("{")  # what is not whole is made again
-    assert words_for(pellucid.load(encoder)).fit == first.fit
-    calls = encoder.calls
-    assert words_for(pellucid.load(encoder)).fit == first.fit and encoder.calls == calls + 1
+    assert fit_and_calls()[0] == fit and fit_and_calls() == (fit, 1)
     for name in ("reasons.safetensors", "config.json"):  # damaged in a way that only opening it shows
         content = bytearray((kept / name).read_bytes())
         content[-len(content) // 3] ^= 1
         (kept / name).write_bytes(content)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            assert words_for(pellucid.load(encoder)).fit == first.fit
-    assert words_for(pellucid.load(encoder)).fit == first.fit
+        with ignored_warnings(UserWarning):
+            assert fit_and_calls()[0] == fit
+    assert fit_and_calls()[0] == fit
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several():
     strangers, name = open_texts(pellucid.load(Shadow()))
-    assert name == "static-en"
-    assert all(text.isascii() or "ä" not in text for text in strangers[:5])
-    pairs = {}
+    assert name == "static-en" and all(text.isascii() or "ä" not in text for text in strangers[:5])
     with lzma.open(word_reasons._BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file.read().splitlines()):
-            text, translation = line.split("\t")
-            pairs[text] = pairs[translation or text] = number
+        lines = [line.split("\t") for line in file.read().splitlines()]
+    pairs = {text: number for number, line in enumerate(lines) for text in (line[0], line[1] or line[0])}
 
     def meaning(texts):
         return np.array([np.random.default_rng(pairs.get(text, 0)).normal(size=32) for text in texts])
 
     texts, name = open_texts(pellucid.load(meaning))
-    assert name == "static-multi"
-    assert len(texts) > len(strangers)
+    assert name == "static-multi" and len(texts) > len(strangers)
 
 
 def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow):
@@ -320,3 +323,242 @@ def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow):
     with pytest.warns(UserWarning, match=r"the words of table explain only 0% .*fit_reasons\(texts, table="):
         assert silent.fit_reasons(sentences(300), table=table()).explained == 0
     assert silent.explain("ba", "be").rows == silent.explain("ba").rows == ()
+
+
+# --- Directions that say the form of a text: they are common, and no word is credited with them ---
+
+DIRECTION = np.eye(24)[3]
+
+
+class LongShadow(Shadow):
+    """A shadow whose vectors say, too, how long a text is."""
+
+    def __call__(self, texts):
+        lengths = np.log([max(len(text), 1) for text in texts])
+        return super().__call__(texts) + 0.6 * np.outer(lengths, DIRECTION)
+
+
+def fitted(shadow):
+    model = pellucid.load(shadow)
+    model.fit_reasons(sentences(), table=table())
+    return model
+
+
+@pytest.fixture(scope="module")
+def long_shadow():
+    return fitted(LongShadow(noise=0.05))
+
+
+def held_out(count):
+    return np.arange(count) % 8 == 0
+
+
+def test_the_direction_of_length_is_found_and_no_other():
+    texts = sentences()
+    plain, long = (shadow(texts) for shadow in (Shadow(noise=0.05), LongShadow(noise=0.05)))
+    assert len(form_directions(texts, plain - plain.mean(axis=0), held_out(len(texts)))) == 0
+    (direction,) = form_directions(texts, long - long.mean(axis=0), held_out(len(texts)))
+    assert abs(direction @ DIRECTION) > 0.9 and direction @ direction == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [200, 600])
+@pytest.mark.parametrize("seed", range(3))
+def test_chance_and_equal_texts_or_vectors_are_no_form(count, seed):
+    rows = np.random.default_rng(seed).normal(size=(count, 24))
+    for texts, vectors in ((sentences(count), rows), (["ba"] * count, rows), (sentences(count), 0 * rows)):
+        assert len(form_directions(texts, vectors - vectors.mean(axis=0), held_out(count))) == 0
+
+
+@given(st.text())
+def test_the_form_of_any_text_is_finite(text):
+    features = text_form(text)
+    assert len(features) == 6 and np.isfinite(features).all()
+    assert all(0 <= share <= 1 for share in features[1:])
+
+
+def test_words_of_other_texts_are_not_credited_with_the_length(long_shadow):
+    """Long texts of other words than those of the vectors: what they share is that they are long."""
+    rng = np.random.default_rng(5)
+    texts = [" ".join(rng.permutation(NAMES)[:12]) for _ in range(60)]
+    vectors, sums = long_shadow.encode(texts), Counter()
+    for n in range(0, 60, 2):
+        words = texts[(n + 20) % 60], texts[(n + 31) % 60]
+        why = long_shadow.explain_vectors(words[0], vectors[n], words[1], vectors[n + 1])
+        for row in why.rows:
+            sums[row.kind] += row.contribution
+    score = sums.total()  # the rows of a pair add up to its score
+    assert sums[SHARED] > 0.9 * score and abs(sums[WORD_PAIR]) < 0.03 * score
+
+
+def test_a_form_is_saved(long_shadow, tmp_path):
+    long_shadow.reasons.save_pretrained(tmp_path / "reasons")
+    again = EncoderEmbedder(LongShadow(noise=0.05), tmp_path / "reasons")
+    assert again.explain("ba be", "bo") == long_shadow.explain("ba be", "bo")
+
+
+# --- Sentences of a passage as rows ---
+
+
+def encode(texts):
+    """Encode words by their hashes, and the order of words a little."""
+    rows = np.zeros((len(texts), 16), np.float32)
+    for row, text in zip(rows, texts):
+        for number, word in enumerate(text.lower().split()):
+            row += np.random.default_rng(zlib.crc32(word.strip(".!?").encode())).normal(size=16) / (1 + 0.05 * number)
+        row += 0.5
+    return rows
+
+
+COMMON = np.full(16, 0.05)
+
+
+def by_sentences():
+    model = EncoderEmbedder(encode)
+    return model.with_reasons(SentenceReasons(model, COMMON))
+
+
+ABOUT_LOANS = "loans for homes"
+FILLER = "Gardens need water and light in every season of the year, whatever grows there now."
+OF_SENTENCES = f"{FILLER} Loans for homes are long. The cat sleeps on homes. {FILLER} Roses are red. {FILLER}"
+
+SENTENCES = st.lists(st.sampled_from(["Red roses.", "Homes are dear!", "Why loans?", "A cat.", "Dr. Who."]), max_size=8)
+
+
+@given(SENTENCES.map(" ".join), SENTENCES.map(" ".join))
+@settings(deadline=None)
+def test_sentences_and_context_add_up(text1, text2):
+    why = by_sentences().explain(text1, text2)
+    for lines in (why.rows, why.groups()):
+        assert sum(line.contribution for line in lines) == pytest.approx(why.score, abs=1e-6)
+    assert why.exact and {row.kind for row in why.rows} <= {SENTENCE, SHARED, CONTEXT}
+    sentences, named = set(sentence_spans(text2)), {span for row in why.rows for span in row.spans2}
+    assert named == sentences or (named < sentences and len({text2[slice(*span)] for span in sentences}) == 1)
+
+
+def test_the_order_is_that_of_the_sentences_alone():
+    model = by_sentences()
+    why = model.explain(ABOUT_LOANS, OF_SENTENCES)
+    rows = [row for row in why.rows if row.kind == SENTENCE]
+    assert rows[0].name == "Loans for homes are long." and len(rows) == 4  # the filler is one row, in three places
+    assert [len(row.spans2) for row in rows if row.name.startswith("Gardens")] == [3]
+    single = [row for row in rows if len(row.spans2) == 1]
+    alone = model.similarity(
+        model.encode([ABOUT_LOANS]), model.encode([OF_SENTENCES[slice(*row.spans2[0])] for row in single])
+    )[0]
+    assert int(np.argmax(alone)) == int(np.argmax([row.contribution for row in single]))
+    line = why.groups()[0]
+    assert (line.kind, OF_SENTENCES[slice(*line.spans2[0])]) == ("sentence", "Loans for homes are long.")
+    assert "Loans for homes are long." in why.summary()
+
+
+def test_a_text_of_one_sentence_has_one_row_and_no_context():
+    why = by_sentences().explain("a cat", "a dog sleeps")
+    [row] = [row for row in why.rows if row.kind == SENTENCE]
+    assert (row.spans1, row.spans2) == (((0, 5),), ((0, 12),))
+    assert sum(row.contribution for row in why.rows if row.kind == CONTEXT) == pytest.approx(0, abs=1e-6)
+
+
+# --- What holds for reasons of every kind: rows and lines add up, spans lie in the texts, views, summaries ---
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema.json").read_text("utf-8"))
+QUERY = "ba be, the bo"
+PASSAGE = " ".join(f"{text}." for text in sentences(12, seed=3))
+TEXTS = [
+    "ba be bi",
+    "",
+    " \n\t",
+    "bo",
+    "Unbekannt xyz",
+    "ba ba be ba",
+    "1,000 ba-be \U0001f389 <b>bo</b> [red]be",
+    "| ba | be |\n|---|---|\n| bi | bo |",
+    "ba 日本。 da يد; de not di",
+    PASSAGE,
+]
+
+
+@pytest.fixture(scope="module")
+def model(request):
+    """An encoder of a few words with reasons of one kind; of words also one whose vectors say how long a text is."""
+    encoder = pellucid.load((LongShadow if request.param == "form" else Shadow)(noise=0.05))
+    encoder.fit_reasons(sentences(300), table=table(), show_progress_bar=False)
+    return encoder if request.param == "form" else encoder.with_reasons(request.param)
+
+
+every_kind = pytest.mark.parametrize("model", [*REASON_KINDS, "form", None], indirect=True, ids=str)
+
+
+def explanations(model):
+    for text in TEXTS:
+        yield model.explain(QUERY, text)
+        yield model.explain(text, "ba be")
+    yield model.explain(TEXTS[0])
+    first, second = model.explain(QUERY, TEXTS[0]), model.explain(QUERY, PASSAGE)
+    yield first - second
+    gap = second - first
+    measured = [why.measurement.n_texts for why in (gap, first, second) if why.measurement is not None]
+    assert not measured or measured[0] == measured[1] + measured[2]
+    yield gap
+
+
+def check_lines(why):
+    """The lines are a partition of the score, of pieces of the texts that do not begin or end inside a word."""
+    for k in (1, 3, None):
+        lines = why.groups(k)
+        assert math.fsum(line.contribution for line in lines) == pytest.approx(why.score, abs=2e-6)
+        if abs(why.score) > 1e-3:
+            assert math.fsum(line.share for line in lines) == pytest.approx(1, abs=2e-3)
+        assert len({(line.name, line.kind, *line[4:7]) for line in lines}) == len(lines)
+        for line in lines:
+            assert line.name.strip()
+            for text, spans in zip((*why.texts, "", ""), line[4:7]):
+                for start, end in spans:
+                    assert 0 <= start < end <= len(text) and text[start:end].strip()
+                    assert not re.search(r"[a-z]\x00[a-z]", f"{text[:start]}\x00{text[start:end]}\x00{text[end:]}")
+
+
+def check_summary(why):
+    """It has no empty place, says the score, and no number that is not in the lines."""
+    summary = re.sub(r'"[^"]*"', "Q", why.summary())
+    lines = why.groups()
+    assert summary.endswith(".") and "  " not in summary and "\n" not in summary and "nan" not in summary
+    assert set(re.findall(r"\d+%(?! of unrelated)", summary)) <= {f"{abs(line.share):.0%}" for line in lines} | {"10%"}
+    by = {float(size) for size in re.findall(r"(?:lowers?|raises?) it by (\d\.\d+)", summary)}
+    assert all(any(abs(abs(line.contribution) - size) < 0.0051 for line in lines) for size in by)
+
+
+@every_kind
+def test_reasons_of_every_kind_add_up_and_can_be_read(model):
+    validator = pytest.importorskip("jsonschema").validators.validator_for(SCHEMA)(SCHEMA)
+    for why in explanations(model):
+        assert math.fsum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
+        assert abs(why.remainder) < 1e-6 or not why.exact
+        check_lines(why)
+        check_summary(why)
+        record = json.loads(why.to_json())
+        assert len(why.rows) > 60 or not list(validator.iter_errors(record))
+        assert record == why.to_dict() and record["summary"] == why.summary()
+        assert pickle.loads(pickle.dumps(why)).groups() == why.groups()  # checked, as they were read
+        assert "<b>bo" not in why.to_html(fragment=True) and "\x1b" not in why.to_text(width=40, rows=True)
+
+
+@every_kind
+def test_the_same_texts_have_the_same_reasons_in_copies_and_threads(model):
+    why = model.explain(QUERY, TEXTS[6])
+    with ThreadPoolExecutor(4) as pool:
+        for other in pool.map(lambda _: model.with_reasons(model._reasons).explain(QUERY, TEXTS[6]), range(4)):
+            assert other.to_dict() == why.to_dict()
+    assert model.explain(QUERY, TEXTS[6]).to_dict() == why.to_dict()
+
+
+@every_kind
+def test_hits_have_the_score_and_reasons_of_every_kind(model, tmp_path):
+    with pellucid.Index.create(tmp_path / "index", {"dense": model}) as index:
+        texts = [text for text in TEXTS if text.strip()]
+        index.add(texts, ids=[str(n) for n in range(len(texts))])
+        hits = index.search("ba be bo", top_k=3)
+        for why in (*(hit.explain() for hit in hits), hits[0].measured(), hits.why(1), hits.why(1, 3)):
+            check_lines(why)
+            check_summary(why)
+            assert json.loads(why.to_json()) == why.to_dict()
+        assert hits[0].measured().score == pytest.approx(hits[0].score, abs=1e-5)

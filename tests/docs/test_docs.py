@@ -6,6 +6,8 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
+import os
 import pkgutil
 import re
 import runpy
@@ -15,12 +17,13 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli.app import app
+from commands import run_command
 from pellucid.persistence.folder import bundled_models
+from tiny_models import tiny_transformer
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [
@@ -68,12 +71,27 @@ HEAVY = {
 def python_blocks(page):
     """The python blocks of a page as one script, each on the lines it has there, so that errors name the line."""
     inside, lines = False, []
-    for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+    for line in page_of(page).splitlines():
         if line.startswith("```"):
             inside = line == "```python"
             line = ""
         lines.append(line if inside else "")
     return "\n".join(lines)
+
+
+def page_of(name):
+    """The text of a page."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks_of(name, language):
+    """The blocks of code of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page_of(name), re.MULTILINE | re.DOTALL)
+
+
+def said_by(line):
+    """What a command line of a page prints."""
+    return run_command(*shlex.split(line, comments=True)[1:]).stdout
 
 
 @pytest.mark.full
@@ -87,16 +105,13 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
     exec(compile(script, page, "exec"), {"__name__": page})
 
 
+@pytest.mark.needs("Stemmer")
 @pytest.mark.full
 @pytest.mark.parametrize("page", ["README.md", "docs/encoder.md"])
 def test_a_page_shows_what_its_code_prints(page, beside_minilm, monkeypatch, capsys):
-    pytest.importorskip("Stemmer")
     monkeypatch.chdir(beside_minilm)
-    names = {}
-    said = set()
-    shown, compared = "", 0
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    names, said, shown, compared = {}, set(), "", 0
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", page_of(page), re.MULTILINE | re.DOTALL):
         if language == "python" or (page == "README.md" and language == "py"):
             exec(compile(block, page, "exec"), names)
             said.update(map(_words, capsys.readouterr().out.splitlines()))
@@ -107,23 +122,20 @@ def test_a_page_shows_what_its_code_prints(page, beside_minilm, monkeypatch, cap
     assert compared and len(said) > 10
 
 
+@pytest.mark.needs("Stemmer")
 @pytest.mark.full
 def test_the_commands_in_the_readme_run_as_they_stand(tmp_path, monkeypatch):
-    pytest.importorskip("Stemmer")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In a shell\n")[2].partition("\n## ")[0]
-    *commands, last = re.search(r"```bash\n(.*?)```", section, re.DOTALL)[1].splitlines()
-    assert len(commands) == 4 and last.startswith("pellucid serve ")  # which tests/server runs
-    for command in commands:
-        said = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
-        assert said.exit_code == 0, said.stderr
-    assert "login → password" in said.stdout
+    section = page_of("README.md").partition("## In a shell\n")[2].partition("\n## ")[0]
+    *lines, last = re.search(r"```bash\n(.*?)```", section, re.DOTALL)[1].splitlines()
+    assert len(lines) == 4 and last.startswith("pellucid serve ")  # which tests/server runs
+    assert "login → password" in [said_by(line) for line in lines][-1]
 
 
+@pytest.mark.needs("Stemmer")
 def test_the_picture_of_the_readme_shows_what_its_search_prints(tmp_path):
-    pytest.importorskip("Stemmer")
-    picture = ROOT / re.search(r"docs/images/explorer-search[\w-]*\.png", (ROOT / "README.md").read_text("utf-8"))[0]
+    picture = ROOT / re.search(r"docs/images/explorer-search[\w-]*\.png", page_of("README.md"))[0]
     checksum, shown = picture.with_suffix(".txt").read_text("utf-8").split("\n", 1)
     assert checksum == hashlib.sha256(picture.read_bytes()).hexdigest(), "run: python docs/make_images.py"
     with pellucid.Index.create(tmp_path / "help") as index:
@@ -134,19 +146,14 @@ def test_the_picture_of_the_readme_shows_what_its_search_prints(tmp_path):
     assert re.findall(r"help_centre\.txt:\d+", shown) == [hit.id for hit in hits]
 
 
+@pytest.mark.needs("Stemmer")
 @pytest.mark.full
 def test_the_commands_of_the_recipe_for_tables_run(tmp_path, monkeypatch):
-    pytest.importorskip("Stemmer")
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/recipe-csv.md").read_text(encoding="utf-8")
     exec(compile(python_blocks("docs/recipe-csv.md").partition("import pellucid")[0], "recipe-csv", "exec"), {})
-    printed = []
-    for block in re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        for command in block.splitlines():
-            ran = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
-            assert ran.exit_code == 0, ran.output
-            printed.append(ran.stdout)
-    assert "Refund took six weeks!" in printed[3] and "suitcase" in (tmp_path / "hits.html").read_text("utf-8")
+    lines = "".join(blocks_of("docs/recipe-csv.md", "bash")).splitlines()
+    assert "Refund took six weeks!" in [said_by(line) for line in lines][3]
+    assert "suitcase" in (tmp_path / "hits.html").read_text("utf-8")
     assert (tmp_path / "open.csv").read_text("utf-8-sig").count("\n") == 3
 
 
@@ -155,14 +162,12 @@ def _words(line):
     return " ".join(re.findall(r"[^\W\d_]+", line))
 
 
+@pytest.mark.needs("qdrant_client")
 def test_the_hits_of_vector_databases_on_a_page_have_reasons(tmp_path, monkeypatch, capsys):
     """Milvus Lite comes with the extra `full` alone."""
-    pytest.importorskip("qdrant_client")
     monkeypatch.chdir(tmp_path)
     names = {}
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", (ROOT / "docs/scale.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+    blocks = blocks_of("docs/scale.md", "python")
     exec(blocks[0], names)
     assert capsys.readouterr().out.startswith("True ['a', 'c'] ")
     if importlib.util.find_spec("milvus_lite"):
@@ -179,12 +184,12 @@ def test_the_examples_in_docstrings_hold(module):
 
 def test_the_command_line_page_is_the_help():
     page = runpy.run_path(str(ROOT / "docs/cli_page.py"))["page"]()
-    assert (ROOT / "docs/cli.md").read_text(encoding="utf-8") == page, "run: make help-docs"
+    assert page_of("docs/cli.md") == page, "run: make help-docs"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith("recipes")])
 def test_links_lead_to_files(page):
-    text = re.sub(r"<!--.*?-->", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", page_of(page), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("http://", "https://")):
             assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
@@ -206,19 +211,14 @@ def test_a_package_says_what_it_is_for_and_imports_only_its_table_of_names():
 def test_a_package_gives_the_same_names_to_programs_and_to_type_checkers(package):
     module = importlib.import_module(package)
     typed = next(node for node in parsed(Path(module.__file__)).body if isinstance(node, ast.If)).body
-    assert sorted(alias.asname for node in typed for alias in node.names) == module.__all__ == dir(module)
-    for node in typed:
-        for alias in node.names:
-            assert getattr(module, alias.name) is getattr(importlib.import_module(node.module), alias.name)
+    aliases = [(node.module, alias) for node in typed for alias in node.names]
+    assert sorted(alias.asname for _, alias in aliases) == module.__all__ == dir(module)
+    for home, alias in aliases:
+        assert getattr(module, alias.name) is getattr(importlib.import_module(home), alias.name)
+    inside = {found.name for found in pkgutil.iter_modules(module.__path__)}
+    assert inside & set(module.__all__) <= {"errors"}  # public as a module: no other hides a public name
     with pytest.raises(AttributeError, match="no_such_name"):
         module.no_such_name  # noqa: B018
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_hides_a_public_name(package):
-    module = importlib.import_module(package)
-    inside = {found.name for found in pkgutil.iter_modules(module.__path__)}
-    assert inside & set(module.__all__) <= {"errors"}  # public as a module
 
 
 def imported_names(text):
@@ -269,11 +269,11 @@ def adapter(module, name=None):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CONTRIBUTING.md"])
 def test_a_page_names_nothing_deeper_than_a_package(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for name in set(re.findall(r"\bpellucid(?:\.\w+)+", text)):
+    text = page_of(page)
+    imported = re.findall(r"from (pellucid[.\w]*) import ([\w, ]+)", text)
+    imported = {f"{home}.{name.split()[0]}" for home, names in imported for name in names.split(", ")}
+    for name in imported | set(re.findall(r"\bpellucid(?:\.\w+)+", text)):
         assert public(name) is not None
-    for home, names in re.findall(r"from (pellucid[.\w]*) import ([\w, ]+)", text):
-        assert all(public(f"{home}.{name.split()[0]}") for name in names.split(", "))
 
 
 def test_the_pages_of_the_api_have_every_public_name():
@@ -311,7 +311,7 @@ def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
 
 def test_no_package_grows_beyond_the_table_of_sizes():
     script = runpy.run_path(str(ROOT / "docs/architecture_page.py"))
-    limits = script["stated_sizes"]((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))
+    limits = script["stated_sizes"](page_of("docs/architecture.md"))
     sizes = script["sizes"]()
     assert limits.keys() == sizes.keys()
     grown = {name: (sizes[name], limits[name]) for name in sizes if any(map(int.__gt__, sizes[name], limits[name]))}
@@ -321,19 +321,19 @@ def test_no_package_grows_beyond_the_table_of_sizes():
 def test_the_pages_of_the_code_are_made_from_it():
     script = runpy.run_path(str(ROOT / "docs/architecture_page.py"))
     for made, path in (("page", "architecture.md"), ("file_map", "map.md"), ("picture", "images/structure.svg")):
-        assert (ROOT / "docs" / path).read_text(encoding="utf-8") == script[made](), "run: make help-docs"
+        assert page_of(f"docs/{path}") == script[made](), "run: make help-docs"
     listed = re.findall(r"^\| `([\w/]+\.py)` \| .+ \|$", script["file_map"](), re.MULTILINE)
     there = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
     assert sorted(listed) == sorted(path for path in there if not path.endswith("__init__.py"))
 
 
+@pytest.mark.needs("Stemmer")
 def test_the_journeys_through_the_code_call_their_stops_in_this_order(tmp_path, monkeypatch):
-    pytest.importorskip("Stemmer")
     monkeypatch.chdir(tmp_path)
-    journeys = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("\n### ")[1:]
+    journeys = page_of("docs/architecture.md").split("\n### ")[1:]
     names, places = {}, {str(path): path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
     for journey in journeys:
-        calls: dict[str, int] = {}
+        calls = {}
 
         def note(frame, event, _, calls=calls):
             place = places.get(frame.f_code.co_filename)
@@ -355,8 +355,8 @@ def test_the_journeys_through_the_code_call_their_stops_in_this_order(tmp_path, 
 
 
 def test_the_readme_names_the_test_command_that_ci_runs():
-    command = re.search(r"## Test\n\n```bash\n(.+)\n```", (ROOT / "README.md").read_text(encoding="utf-8"))[1]
-    assert (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()[-3:] == [command, "make pythons", "make full"]
+    command = re.search(r"## Test\n\n```bash\n(.+)\n```", page_of("README.md"))[1]
+    assert page_of(".ci/run").splitlines()[-3:] == [command, "make pythons", "make full"]
 
 
 def test_importing_pellucid_is_quick_and_light():
@@ -389,10 +389,102 @@ def test_no_public_function_swallows_keywords(module):
 
 @pytest.mark.parametrize("name", bundled_models())
 def test_every_bundled_model_has_its_licence_told(name):
-    card = (PACKAGE / "bundled" / name / "README.md").read_text(encoding="utf-8")
+    card = page_of(f"src/pellucid/bundled/{name}/README.md")
     licence = "apache-2.0" if name == "minilm" else "cc-by-sa-4.0"
     assert f"\nlicense: {licence}\n" in card and "\nlanguage:" in card
-    licences = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
-    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
-    notice = notice.partition("src/pellucid/bundled")[2]
-    assert f"`{name}`" in licences and name in notice
+    assert f"`{name}`" in page_of("docs/licences.md")
+    assert name in page_of("NOTICE").partition("src/pellucid/bundled")[2]
+
+
+# --- The example of the search page, on a corpus of four abstracts, and the notebooks ---
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLE = str(FOLDER / "search_scifact.py")
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+ABSTRACTS = {
+    "1": ("Immune cells and immune tissue", "An immune response of immune cells surrounds the granuloma."),
+    "2": ("Inflammation of granulomas", "The centre of a granuloma is inflamed, the tissue around it is not."),
+    "3": ("Loans", "The bank raised the interest rate."),
+    "4": ("Horses", "A man is riding a horse on the beach."),
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "set"
+    (folder / "qrels").mkdir(parents=True)
+    records = [{"_id": key, "title": title, "text": text} for key, (title, text) in ABSTRACTS.items()]
+    queries = [{"_id": "7", "text": "The immune tissue around a granuloma."}, {"_id": "8", "text": "Riding horses."}]
+    for name, rows in (("corpus.jsonl", records), ("queries.jsonl", queries)):
+        (folder / name).write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    for split, row in (("train", "7\t2\t1"), ("test", "8\t4\t1")):
+        (folder / f"qrels/{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{row}\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.needs("Stemmer")
+@pytest.mark.full
+def test_the_story_of_a_wrong_hit_runs(data, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [EXAMPLE, "--data", str(data), "--query", "7", "--word", "immune"])
+    runpy.run_path(EXAMPLE, run_name="__main__")
+    said = capsys.readouterr().out
+    assert "4 documents indexed" in said and "wrong  Immune cells" in said
+    assert "what puts hit 1 above hit 2, which is right" in said
+    after = said.partition("'immune' counts 0.3 in all queries")[2]
+    assert "1  " in after and "right  Inflammation of granulomas" in after.partition("\n2  ")[0]
+    assert "to a right one in 1, from a right one in 0 (7)" in after
+    assert "test: nDCG@10 100.00 -> 100.00" in after
+
+
+def test_its_measures():
+    example = runpy.run_path(EXAMPLE)
+    right = {"a": {"1"}, "b": {"2", "3"}}
+    before, after = {"a": ["1", "9"], "b": ["9", "2"]}, {"a": ["9", "1"], "b": ["2", "3"]}
+    assert example["ndcg"](after, right) == pytest.approx(100 * (1 / np.log2(3) + 1) / 2)
+    said = example["what_changed"](before, after, right)
+    assert "the first hit moved in 2: to a right one in 1, from a right one in 1 (a, b)" in said
+
+
+@pytest.mark.needs("sentence_transformers")
+def test_vectors_of_other_stores_are_explained(tmp_path, monkeypatch, capsys):
+    tiny_transformer(tmp_path / "bert", normalize=False).save_pretrained(str(tmp_path / "encoder"))
+    monkeypatch.setattr(sys, "argv", ["explain_vectors.py", str(tmp_path / "encoder")])
+    runpy.run_path(str(FOLDER / "explain_vectors.py"), run_name="__main__")
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 4 and all("left out" in line or "and a remainder of" in line for line in said)
+    stores = {"faiss", "qdrant_client"} if all(map(importlib.util.find_spec, ("faiss", "qdrant_client"))) else set()
+    assert stores <= {line.partition(":")[0] for line in said if " = " in line}
+
+
+@pytest.mark.needs("Stemmer")
+@pytest.mark.full
+def test_the_demo_fits_on_a_screen():
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["sh", FOLDER / "demo.sh"], capture_output=True, text=True, env=environment, check=True)
+    text = " ".join(done.stdout.split())  # a sentence may be wrapped
+    assert '"cancel" is close to "terminate"' in text and '"login" is close to "password"' in text
+    assert done.stdout.count("\n") <= 50
+
+
+@pytest.mark.needs("Stemmer")
+@pytest.mark.full
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_says_what_it_shows(notebook, monkeypatch, capsys, request):
+    monkeypatch.chdir(FOLDER)
+    content = notebook.read_text(encoding="utf-8")
+    if "all-MiniLM-L6-v2" in content:
+        monkeypatch.chdir(request.getfixturevalue("beside_minilm"))
+        for path in FOLDER.glob("*.txt"):
+            Path(path.name).symlink_to(path)
+    names = {}
+    for cell in json.loads(content)["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), str(notebook), "exec"), names)
+            shown = "".join(line for output in cell["outputs"] for line in output.get("text", []))
+            assert _without_numbers(capsys.readouterr().out) == _without_numbers(shown)
+
+
+def _without_numbers(said):
+    """Return the words that were said: digits and the bars of numbers may differ between machines."""
+    return re.findall(r"[^\W\d_]+", said)

@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
+from families import reopened
 from letters import LetterEmbedder, SparseLetterEmbedder
 from pellucid import loading
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
+from refusals import check_refused, refused
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
 
@@ -43,6 +45,11 @@ def letters(monkeypatch):
     monkeypatch.setitem(loading.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["letters"])
     return LetterEmbedder()
+
+
+@pytest.fixture
+def model(fruit):
+    return EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
 
 
 def test_a_case_checked_by_hand(fruit):
@@ -141,58 +148,34 @@ def test_queries_and_documents_go_to_each_part_in_its_way():
     scores = model.similarity(model.encode_query(["a"]), model.encode_document(["a"]))
     assert scores[0, 0] == pytest.approx(0.5 * 0.5 + 0.5 * 1, abs=1e-6)
     assert model.encode_query("a").shape == (52,)
-    with pytest.raises(InputError, match="text 1 is"):
-        model.encode_document(["a", None])
 
 
-def test_edits_reach_the_parts(fruit):
-    model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
-    names = model.dimensions.names
+def test_edits_reach_the_parts(fruit, model):
+    names, own_names = model.dimensions.names, fruit.dimensions.names
     assert (names[3:5], names[-1]) == (["letters: a", "letters: b"], "length: dimension 1")
     pairs = (["apple car"], ["pear the"])
     edited = model.without(names[1]).rename({0: "words: first"})
-    assert (edited.get_embedding_dimension(), edited.dimensions.names[0], edited.parts[1:]) == (
-        30,
-        "words: first",
-        model.parts[1:],  # untouched
-    )
-    own = fruit.without(1)
-    assert cosines(edited, *pairs) == pytest.approx(
-        0.5 * cosines(own, *pairs) + 0.25 * cosines(LetterEmbedder(), *pairs) + 0.25 * cosines_of_lengths(*pairs),
-        abs=1e-6,
-    )
-    scaled = model.scale({0: 0.0, 2: 3.0})
-    assert scaled.parts[0].dimension == 3
-    assert cosines(EnsembleEmbedder([fruit.scale({0: 0.0, 2: 3.0})]), *pairs) == pytest.approx(
-        cosines(EnsembleEmbedder([scaled.parts[0].model]), *pairs)
-    )
-    merged = model.merge(0, 2)
-    own_names = fruit.dimensions.names
-    assert merged.parts[0].model.dimensions.names[0] == f"{own_names[0]} + {own_names[2]}"
-    assert merged.dimensions.names[0] == f"words: {own_names[0]} + {own_names[2]}"
+    assert (len(edited.dimensions), edited.dimensions.names[0]) == (30, "words: first")
+    assert edited.parts[1:] == model.parts[1:]  # untouched
+    letters, own = cosines(LetterEmbedder(), *pairs), cosines(fruit.without(1), *pairs)
+    expected = 0.5 * own + 0.25 * letters + 0.25 * cosines_of_lengths(*pairs)
+    assert cosines(edited, *pairs) == pytest.approx(expected, abs=1e-6)
+    factors = {0: 0.0, 2: 3.0}
+    assert cosines(model.scale(factors).parts[0].model, *pairs) == pytest.approx(cosines(fruit.scale(factors), *pairs))
+    merged, name = model.merge(0, 2), f"{own_names[0]} + {own_names[2]}"
+    assert (merged.parts[0].model.dimensions.names[0], merged.dimensions.names[0]) == (name, f"words: {name}")
 
 
-def test_a_part_without_dimensions_leaves_the_ensemble(fruit):
-    model = EnsembleEmbedder({"words": fruit, "letters": LetterEmbedder(), "length": lengths}, [2, 1, 1])
+def test_a_part_without_dimensions_leaves_the_ensemble(model):
     left = model.without([name for name in model.dimensions.names if name.startswith("length: ")])
     assert (left.names, left.weights) == (["words", "letters"], pytest.approx([2 / 3, 1 / 3]))
-    assert model.keep(0, 1).names == ["words"]
-    for edit, message in (
-        (lambda: model.merge(0, 5), "merged of different parts"),
-        (lambda: model.scale({"length: dimension 0": 0.5}),
-         "'length': the dimensions of a encoder model cannot be edited; leave out"),
-        (lambda: model.without("letters: bx"), "did you mean 'letters: x'"),
-    ):  # fmt: skip
-        with pytest.raises(InputError, match=message):
-            edit()
-    assert model.with_weights([0, 0, 5]).weights == [0, 0, 1]
+    assert (model.keep(0, 1).names, model.with_weights([0, 0, 5]).weights) == (["words"], [0, 0, 1])
 
 
 def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
     anchors = AnchorEmbedder(fruit, ["apple", "car"])
     model = EnsembleEmbedder({"words": fruit, "anchors": anchors, "letters": letters}, [0.5, 0.3, 0.2])
-    model.save_pretrained(tmp_path / "model")
-    opened = pellucid.load(tmp_path / "model")
+    opened = reopened(model, tmp_path / "model")
     assert opened.names == model.names and opened.explain("apple", "pear") == model.explain("apple", "pear")
     opened.with_weights([1, 0, 0]).save_pretrained(tmp_path / "model")  # replaces
     assert pellucid.load(tmp_path / "model").weights == [1, 0, 0]
@@ -201,60 +184,60 @@ def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
     assert "anchors: fruit" in pellucid.load(tmp_path / "model").dimensions.names
 
 
-def test_functions_are_asked_for(fruit, tmp_path):
-    model = EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3])
-    model.save_pretrained(tmp_path / "model")
-    with pytest.raises(ModelFolderError, match="'length' was a function"):
-        pellucid.load(tmp_path / "model")
-    opened = EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
-    assert (opened.encode(TEXTS) == model.encode(TEXTS)).all()
-    with pytest.raises(ModelFolderError, match="another model than the one that it was made with"):
-        EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": LetterEmbedder()})
-    fruit.without(0).save_pretrained(tmp_path / "model" / "part_0")
-    with pytest.raises(ModelFolderError, match="'words' is another model"):
-        EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"length": lengths})
-    with pytest.raises(ModelFolderError, match="no part 'x'"):
-        EnsembleEmbedder.from_pretrained(tmp_path / "model", parts={"x": lengths})
+def test_functions_are_given_again(fruit, tmp_path):
+    opened = EnsembleEmbedder.from_pretrained(saved(fruit, tmp_path / "model"), parts={"length": lengths})
+    expected = EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3]).encode(TEXTS)
+    assert (opened.encode(TEXTS) == expected).all()
 
 
-def test_a_sentence_transformer_as_part(fruit, tmp_path):
-    fruit.without(0).save_pretrained(tmp_path / "stock")  # sentence-transformers opens a static folder
-    dense = loading.open_sentence_transformer(str(tmp_path / "stock"))
-    model = EnsembleEmbedder({"words": fruit, "dense": dense}, [0.4, 0.6])
-    pairs = (["apple car"], ["pear bicycle"])
-    expected = 0.4 * cosines(fruit, *pairs) + 0.6 * cosines(fruit.without(0), *pairs)
-    assert cosines(model, *pairs) == pytest.approx(expected, abs=1e-6)
-    assert model.similarity(model.encode_query(pairs[0]), model.encode_document(pairs[1])) == pytest.approx(expected)
-    assert sums_by_part(model.explain("apple car", "pear bicycle"))["dense"] == pytest.approx(
-        0.6 * float(cosines(fruit.without(0), *pairs)[0, 0]), abs=1e-6
-    )
-    model.save_pretrained(tmp_path / "model")
-    assert cosines(pellucid.load(tmp_path / "model"), *pairs) == pytest.approx(expected, abs=1e-6)
+NO_ENSEMBLE = [
+    ([], None, "at least one model"),
+    ([lengths, lengths], [1], "2 models need as many"),
+    ([lengths, lengths], [-1, 2], "none negative"),
+    ([lengths], [0], "one above 0"),
+    *(([lengths] * 2, [1, weight], "none negative") for weight in (np.nan, np.inf, 1e308, 10**400, "x", None)),
+    ({"a: b": lengths}, None, "without ': ' in it"),
+    ({"": lengths}, None, "a name is one line"),
+    ([5], None, "an encoder is a SentenceTransformer"),
+    ("static-en", None, "give \\[model, model\\]"),
+    ([lambda texts: [[float("nan")]] * len(texts)], None, "NaN"),
+]
 
 
-@pytest.mark.parametrize(
-    ("models", "weights", "message"),
-    [
-        ([], None, "at least one model"),
-        ([lengths, lengths], [1], "2 models need as many"),
-        ([lengths, lengths], [-1, 2], "none negative"),
-        ([lengths], [0], "one above 0"),
-        *(([lengths] * 2, [1, weight], "none negative") for weight in (np.nan, np.inf, 1e308, 10**400, "x", None)),
-        ({"a: b": lengths}, None, "without ': ' in it"),
-        ({"": lengths}, None, "a name is one line"),
-        ([5], None, "an encoder is a SentenceTransformer"),
-        ("static-en", None, "give \\[model, model\\]"),
-        ([lambda texts: [[float("nan")]] * len(texts)], None, "NaN"),
-    ],
-)
-def test_what_is_no_ensemble_is_refused(models, weights, message):
-    with pytest.raises(InputError, match=message):
-        EnsembleEmbedder(models, weights)
+def saved(fruit, folder):
+    EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3]).save_pretrained(folder)
+    return folder
+
+
+def with_another_part(fruit, folder):
+    fruit.without(0).save_pretrained(saved(fruit, folder) / "part_0")
+    return folder
+
+
+@refused(
+    *((lambda models=models, weights=weights: EnsembleEmbedder(models, weights), message)
+      for models, weights, message in NO_ENSEMBLE),
+    (lambda fruit: EnsembleEmbedder([fruit]).similarity(np.ones((1, 2)), np.ones((1, 3))),
+     "the embeddings have 2 dimensions and this ensemble 3"),
+    (lambda model: model.encode_document(["a", None]), "text 1 is"),
+    (lambda model: model.merge(0, 5), "merged of different parts"),
+    (lambda model: model.scale({"length: dimension 0": 0.5}),
+     "'length': the dimensions of a encoder model cannot be edited; leave out"),
+    (lambda model: model.without("letters: bx"), "did you mean 'letters: x'"),
+    (lambda fruit, tmp_path: pellucid.load(saved(fruit, tmp_path / "m")), "'length' was a function", ModelFolderError),
+    *((lambda fruit, tmp_path, parts=parts, folder=folder: EnsembleEmbedder.from_pretrained(
+        folder(fruit, tmp_path / "m"), parts=parts), message, ModelFolderError)
+      for folder, parts, message in [
+        (saved, {"length": LetterEmbedder()}, "another model than the one that it was made with"),
+        (with_another_part, {"length": lengths}, "'words' is another model"),
+        (saved, {"x": lengths}, "no part 'x'"),
+    ]),
+)  # fmt: skip
+def test_what_is_no_ensemble_and_what_it_cannot_do_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 def test_parts_are_named_after_what_they_are(fruit):
     assert EnsembleEmbedder([fruit, fruit, lengths, LetterEmbedder()]).names == [
         "static", "static 2", "lengths", "letters",
     ]  # fmt: skip
-    with pytest.raises(InputError, match="the embeddings have 2 dimensions and this ensemble 3"):
-        EnsembleEmbedder([fruit]).similarity(np.ones((1, 2)), np.ones((1, 3)))

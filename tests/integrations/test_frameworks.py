@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import pellucid
+from pellucid.evaluation import MtebEncoder, evaluate
+from pellucid.evaluation.tasks import find_tasks, quiet
+from pellucid.persistence.folder import locate
 
 ANIMALS = [f"The {animal} sleeps and eats in the {place}" for animal in ("cat", "dog", "horse") for place in (
     "garden", "stable", "house", "field",
@@ -23,9 +26,6 @@ def model():
 @pytest.mark.full
 def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation import MtebEncoder, evaluate
-    from pellucid.evaluation.tasks import find_tasks, quiet
-
     folder = tmp_path / "data" / "sts" / "STS12"
     folder.mkdir(parents=True)
     pairs = [(a, b, 5.0 - 4 * (a in MONEY) * (b in ANIMALS)) for a in MONEY[:6] for b in (*MONEY[6:9], *ANIMALS[:3])]
@@ -41,14 +41,12 @@ def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     assert done.model_name == "pellucid/static-en"
 
 
+@pytest.mark.needs("mteb")
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["static-en", "lexicon-en", "anchors-en-200"])
 def test_a_model_keeps_mtebs_protocol(name):
-    pytest.importorskip("mteb", reason="mteb is not installed")
     from mteb.models import EncoderProtocol
     from mteb.types import EncodeKwargs
-
-    from pellucid.evaluation import MtebEncoder
 
     opened = MtebEncoder(pellucid.load(name))
     assert isinstance(opened, EncoderProtocol)
@@ -63,10 +61,8 @@ def test_a_model_keeps_mtebs_protocol(name):
     ) == ((len(ANIMALS), len(MONEY)), (len(ANIMALS),), f"pellucid/{name}")
 
 
+@pytest.mark.needs("mteb")
 def test_mteb_tells_models_of_other_weights_apart(model):
-    pytest.importorskip("mteb", reason="mteb is not installed")
-    from pellucid.evaluation import MtebEncoder
-
     def revision(model):
         return MtebEncoder(model).mteb_model_meta.revision
 
@@ -107,8 +103,6 @@ def stock():
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.persistence.folder import locate
-
     return SentenceTransformer(str(locate("static-en")))
 
 
@@ -127,11 +121,11 @@ def test_sentence_transformers_evaluators_say_of_a_model_what_they_say_of_its_fo
         assert found[0][key] == pytest.approx(value, abs=0.02), key
 
 
+@pytest.mark.needs("sentence_transformers")
 @pytest.mark.full
 @pytest.mark.parametrize("most", [None, 20])
 @pytest.mark.parametrize("name", SPARSE)
 def test_the_evaluators_of_sparse_encoders_take_a_sparse_model(name, most, tmp_path):
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     from sentence_transformers.sparse_encoder import evaluation
 
     sparse = pellucid.load("lexicon-en")

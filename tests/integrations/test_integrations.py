@@ -16,6 +16,7 @@ import scipy.sparse
 
 import pellucid
 from pellucid.errors import InputError, MissingExtraError
+from refusals import check_refused, refused
 from tiny_models import tiny_lexicon
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,12 +109,10 @@ def test_langchains_retriever_gives_the_reasons(index):
         for document, hit in zip(documents, hits):
             why = document.metadata["pellucid"]
             assert json.loads(json.dumps(document.metadata)) == {**hit.metadata, "pellucid": why}
-            assert (why["id"], why["score"], why["title"], why["parts"]) == (hit.id, hit.score, hit.title, hit.parts)
-            assert (
-                why["reasons"][0]["name"] == hit.reasons.top(1)[0].name
-                and why["summary"] in hit.summary()
-                and why["snippet"] == hit.snippet
-            )
+            assert [why[name] for name in ("id", "score", "title", "parts", "snippet")] == [
+                hit.id, hit.score, hit.title, hit.parts, hit.snippet,
+            ]  # fmt: skip
+            assert why["reasons"][0]["name"] == hit.reasons.top(1)[0].name and why["summary"] in hit.summary()
             assert sum(group["contribution"] for group in why["groups"]) == pytest.approx(hit.score, abs=1e-6)
             marked = {hit.text[word["start"] : word["end"]].lower() for word in why["marks"]["text"]}
             assert marked and marked <= {"apple", "pear", "apples", "pears"}
@@ -123,23 +122,47 @@ def test_langchains_retriever_gives_the_reasons(index):
     opened.index.close()
 
 
+@pytest.fixture
+def retriever(index):
+    return adapter("langchain").PellucidRetriever(index=index, k=3, where={"year": {"gte": 2002}})
+
+
 @pytest.mark.full
-def test_langchains_retriever_takes_arguments_for_one_call_and_refuses_unknown_ones(index):
-    langchain = adapter("langchain")
-    retriever = langchain.PellucidRetriever(index=index, k=3, where={"year": {"gte": 2002}})
-    wanted = {"k": 1, "where": {"year": 2001}}
-    for options, ids in (({}, {"b", "c"}), ({"k": 1}, {"c"}), ({"where": {"year": 2001}}, {"a"}), (wanted, {"a"})):
-        question = "apple pear car"
-        answers = [retriever.invoke(question, **options), asyncio.run(retriever.ainvoke(question, **options))]
-        answers += [*retriever.batch([question], **options), retriever.bind(**options).invoke(question)]
-        assert [{document.id for document in answer} for answer in answers] == [ids] * 4, options
-    for wrong in ({"top_k": 2}, {"filter": {"year": 2001}}, {"Where": {"year": 2001}}):
-        calls = (retriever.invoke, lambda *a, **o: asyncio.run(retriever.ainvoke(*a, **o)))
-        for call in (*calls, lambda _, **o: langchain.PellucidRetriever(index=index, **o)):
-            with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
-                call("apple", **wrong)
-    with pytest.raises(InputError, match="top_k is 0"):
-        retriever.invoke("apple", k=0)
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ({}, {"b", "c"}),
+        ({"k": 1}, {"c"}),
+        ({"where": {"year": 2001}}, {"a"}),
+        ({"k": 1, "where": {"year": 2001}}, {"a"}),
+    ],
+)
+def test_langchains_retriever_takes_arguments_for_one_call(retriever, options, ids):
+    question = "apple pear car"
+    answers = [retriever.invoke(question, **options), asyncio.run(retriever.ainvoke(question, **options))]
+    answers += [*retriever.batch([question], **options), retriever.bind(**options).invoke(question)]
+    assert [{document.id for document in answer} for answer in answers] == [ids] * 4
+
+
+UNKNOWN = [{"top_k": 2}, {"filter": {"year": 2001}}, {"Where": {"year": 2001}}]
+
+
+@pytest.mark.full
+@refused(
+    *((lambda retriever, call=call, wrong=wrong: call(retriever, wrong), next(iter(wrong)), (TypeError, ValueError))
+      for wrong in UNKNOWN for call in (
+        lambda retriever, wrong: retriever.invoke("apple", **wrong),
+        lambda retriever, wrong: asyncio.run(retriever.ainvoke("apple", **wrong)),
+        lambda retriever, wrong: type(retriever)(index=retriever.index, **wrong))),
+    (lambda retriever: retriever.invoke("apple", k=0), "top_k is 0"),
+    (lambda: adapter("mcp").create_server({}), "no model is given"),
+    *((lambda fruit, wrong=wrong, way=way: getattr(adapter("sklearn").PellucidVectorizer(fruit), way)(wrong),
+       "give a list, series or array of one dimension")
+      for wrong in ("apple", b"apple", {"text": TEXTS}, 3, None, np.array([TEXTS])) for way in ("fit", "transform")),
+    (lambda fruit: adapter("sklearn").PellucidVectorizer(fruit).transform(["apple", float("nan")]), "text 1 is float"),
+)  # fmt: skip
+def test_arguments_that_an_adapter_does_not_know_are_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 # Model Context Protocol
@@ -159,36 +182,39 @@ def ask(server, tool, **arguments):
 @pytest.mark.full
 def test_an_assistant_asks_and_searches(fruit, index):
     server = adapter("mcp").create_server({"fruit": fruit}, index)
-    answer = ask(server, "explain", text1="the apple", text2="pear and apple").structured_content
-    why = fruit.explain("the apple", "pear and apple")
-    assert answer["score"] == pytest.approx(why.score)
+
+    def said(tool, **arguments):
+        return ask(server, tool, **arguments).structured_content
+
+    answer, why = (
+        said("explain", text1="the apple", text2="pear and apple"),
+        fruit.explain("the apple", "pear and apple"),
+    )
     assert [group["name"] for group in answer["groups"]] == [group.name for group in why.groups()]
-    assert sum(group["contribution"] for group in answer["groups"]) == pytest.approx(answer["score"])
-    about = ask(server, "describe", text="an apple", model="fruit").structured_content
-    assert about == {"description": fruit.describe("an apple"), "coverage": pytest.approx(0.5)}
-    cited = ask(server, "cite", answer="an apple", passages=["a pear", "an apple"]).structured_content
-    assert cited == json.loads(pellucid.cite("an apple", ["a pear", "an apple"], fruit).to_json())
+    sums = [answer["score"], sum(group["contribution"] for group in answer["groups"])]
+    assert sums == pytest.approx([why.score] * 2)
+    about = {"description": fruit.describe("an apple"), "coverage": pytest.approx(0.5)}
+    assert said("describe", text="an apple", model="fruit") == about
+    cited = pellucid.cite("an apple", ["a pear", "an apple"], fruit)
+    assert said("cite", answer="an apple", passages=["a pear", "an apple"]) == json.loads(cited.to_json())
     asked = {"queries": ["apple pear", "car"], "second": {"weights": {"bm25": 1}}, "top_k": 1}
-    compared = ask(server, "compare", **asked).structured_content
-    assert compared == index.compare(dict(enumerate(asked["queries"])), {}, asked["second"], top_k=1).to_dict()
-    page, hits = ask(server, "search", query="apple pear", top_k=2).structured_content, index.search("apple pear", 2)
-    documents = page["documents"]
-    assert [d["summary"] for d in documents] == [hit.summary() for hit in hits]
+    compared = index.compare(dict(enumerate(asked["queries"])), {}, asked["second"], top_k=1)
+    assert said("compare", **asked) == compared.to_dict()
+    documents, hits = said("search", query="apple pear", top_k=2)["documents"], index.search("apple pear", 2)
     assert [g["name"] for g in documents[0]["groups"]] == [group.name for group in hits[0].explain().groups()]
-    assert [(d["id"], d["score"], d["metadata"], d["marks"]) for d in documents] == [
-        (h.id, h.score, h.metadata, h.to_dict()["marks"]) for h in hits
+    assert [[d[name] for name in ("id", "score", "metadata", "marks", "summary")] for d in documents] == [
+        [h.id, h.score, h.metadata, h.to_dict()["marks"], h.summary()] for h in hits
     ]
-    (only,) = ask(server, "search", query="apple", where={"year": 2003}, check=True).structured_content["documents"]
+    (only,) = said("search", query="apple", where={"year": 2003}, check=True)["documents"]
     assert only["id"] == "c" and only["groups"][0]["without"] == 0 and documents[0]["groups"][0]["without"] is None
-    empty = ask(server, "search", query="the zzz apple", min_score=5).structured_content
-    assert empty == {"documents": [], "unknown": ["zzz"], "suggestions": {}, "ignored": ["the"]}
+    empty = {"documents": [], "unknown": ["zzz"], "suggestions": {}, "ignored": ["the"]}
+    assert said("search", query="the zzz apple", min_score=5) == empty
 
 
 @pytest.mark.full
-def test_an_assistant_is_told_what_is_wrong(fruit, index):
-    mcp = adapter("mcp")
-    server = mcp.create_server({"fruit": fruit}, index)
-    wrong = [
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
         ("explain", {"text1": "a", "text2": "b", "model": "x"}, "no model 'x' is served here; there are: fruit"),
         ("explain", {"text1": "a" * 9999, "text2": "bb"}, "10,001 characters; at most 10,000"),
         ("explain", {"text1": "a"}, "text2"),
@@ -197,12 +223,11 @@ def test_an_assistant_is_told_what_is_wrong(fruit, index):
         ("search", {"query": "a", "where": {"jear": 1}}, "year"),
         ("search", {"query": "a", "filter": {"year": 1}}, "filter"),
         ("describe", {"text": "a", "zzqx": 1}, "zzqx"),
-    ]
-    for tool, arguments, message in wrong:
-        result = ask(server, tool, **arguments)
-        assert result.is_error and message in result.content[0].text, result
-    with pytest.raises(InputError, match="no model is given"):
-        mcp.create_server({})
+    ],
+)
+def test_an_assistant_is_told_what_is_wrong(fruit, index, tool, arguments, message):
+    result = ask(adapter("mcp").create_server({"fruit": fruit}, index), tool, **arguments)
+    assert result.is_error and message in result.content[0].text, result
 
 
 @pytest.mark.full
@@ -256,12 +281,9 @@ def test_scikit_learns_columns_are_named(fruit):
     rows = vectorizer(fruit).set_output(transform="pandas").transform(table["text"])
     assert list(rows.columns) == fruit.dimensions.names and list(rows.index) == list("abcde")
     assert scipy.sparse.issparse(vectorizer(tiny_lexicon()).transform(TEXTS))
-    for wrong in ("apple", b"apple", {"text": TEXTS}, 3, None, table, table[["text"]], np.array([TEXTS])):
-        for call in (vectorizer(fruit).fit, vectorizer(fruit).transform):
-            with pytest.raises(InputError, match="give a list, series or array of one dimension"):
-                call(wrong)
-    with pytest.raises(InputError, match="text 1 is float"):
-        vectorizer(fruit).transform(["apple", float("nan")])
+    for wrong in (table, table[["text"]]):
+        with pytest.raises(InputError):
+            vectorizer(fruit).transform(wrong)
 
 
 def test_scikit_learns_own_checks_hold(saved):

@@ -292,34 +292,34 @@ def test_after_last_pooling_nothing_stands_anywhere(mistral):
 # Edits
 
 
-def edited(model):
-    """Each edit, what it does to weights before they get length 1, and the model after it."""
-    names = model.dimensions.names
-    count = len(names)
-    keep = np.eye(count)
-    scaled = np.eye(count)
-    scaled[2, 2], scaled[4, 4] = 0.5, 0
-    merged = np.eye(count)
-    merged[7, 3] = merged[3, 3] = 1 / np.sqrt(2)
-    return {
-        "without": (model.without(names[1], 5), np.delete(keep, [1, 5], axis=1)),
-        "keep": (model.keep(9, 3), keep[:, [3, 9]]),
-        "rename": (model.rename({2: "two"}), keep),
-        "scale": (model.scale({2: 0.5, 4: 0}), scaled),
-        "merge": (model.merge(3, 7), np.delete(merged, 7, axis=1)),
-        "all": (
-            model.scale({2: 0.5, 4: 0}).merge(3, 7).without(0).rename({"two": "2"} if "two" in names else {0: "x"}),
-            np.delete(scaled @ np.delete(merged, 7, axis=1), 0, axis=1),
-        ),
-    }
+def _scaled(count):
+    return np.diag([1, 1, 0.5, 1, 0, *[1] * (count - 5)])
 
 
-EDITS = ("without", "keep", "rename", "scale", "merge", "all")
+def _merged(count):
+    """The mixing of dimensions 3 and 7 to one."""
+    mixing = np.eye(count)
+    mixing[7, 3] = mixing[3, 3] = 1 / np.sqrt(2)
+    return np.delete(mixing, 7, axis=1)
+
+
+EDITS = {  # an edit, and what it does to weights before they get length 1
+    "without": (lambda model: model.without(model.dimensions.names[1], 5), lambda n: np.delete(np.eye(n), [1, 5], 1)),
+    "keep": (lambda model: model.keep(9, 3), lambda n: np.eye(n)[:, [3, 9]]),
+    "rename": (lambda model: model.rename({2: "two"}), np.eye),
+    "scale": (lambda model: model.scale({2: 0.5, 4: 0}), _scaled),
+    "merge": (lambda model: model.merge(3, 7), _merged),
+    "all": (
+        lambda model: model.scale({2: 0.5, 4: 0}).merge(3, 7).without(0).rename({0: "x"}),
+        lambda n: np.delete(_scaled(n) @ _merged(n), 0, axis=1),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_edits_do_to_coordinates_what_they_say(model, name):
-    after, mixing = edited(model)[name]
+    edit, mixing_of = EDITS[name]
+    after, mixing = edit(model), mixing_of(len(model.dimensions))
     expected = dense(model.encode(TEXTS)) @ mixing
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     expected = np.divide(expected, lengths, out=np.zeros_like(expected), where=lengths > 0)

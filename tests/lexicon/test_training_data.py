@@ -30,27 +30,17 @@ def written(path, *lines):
 
 
 def test_a_row_as_published_is_read(tmp_path):
-    [training_set] = read_training_sets(
-        written(tmp_path / "medical.jsonl", GOOD, {"query": "q", "pos": "one text"}, "")
-    )[:1]
-    assert training_set.rows == [
-        TrainingRow(
-            "what cures it",
-            ("medicine",),
-            ("a horse", "a beach"),
-            (4.5,),
-            (-1.0, 0.25),
-            "Given a question, retrieve answers",
-            "normal",
-        )
-    ]
-    assert training_set.name == "medical-normal"
+    first = read_training_sets(written(tmp_path / "medical.jsonl", GOOD, {"query": "q", "pos": "one text"}, ""))[0]
+    scores, prompt = ((4.5,), (-1.0, 0.25)), "Given a question, retrieve answers"
+    row = TrainingRow("what cures it", ("medicine",), ("a horse", "a beach"), *scores, prompt, "normal")
+    assert (first.rows, first.name) == ([row], "medical-normal")
 
 
 def test_rows_without_type_or_negatives_are_retrieval(tmp_path):
-    [training_set] = read_training_sets(written(tmp_path / "pairs.v2.jsonl", {"query": "q", "pos": ["p"], "neg": None}))
-    assert (training_set.name, training_set.type, training_set.in_batch) == ("pairs", "retrieval", True)
-    assert training_set.rows == [TrainingRow("q", ("p",))]
+    [found] = read_training_sets(written(tmp_path / "pairs.v2.jsonl", {"query": "q", "pos": ["p"], "neg": None}))
+    assert (found.name, found.type, found.in_batch, found.rows) == (
+        "pairs", "retrieval", True, [TrainingRow("q", ("p",))],
+    )  # fmt: skip
 
 
 BAD_ROWS = [
@@ -116,9 +106,9 @@ def test_scores_may_be_null_and_absent_without_negatives(tmp_path):
     ]
 
 
+@pytest.mark.needs("pyarrow.parquet")
 def test_compressed_lines_and_parquet_give_the_same_rows(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyarrow.parquet")
     rows = [GOOD, {**GOOD, "query": "other", "pos_scores": None, "neg_scores": None}]
     plain = read_training_sets(written(tmp_path / "rows.jsonl", *rows))[0].rows
     with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as lines:

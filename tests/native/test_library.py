@@ -41,20 +41,25 @@ for dimension in (1, 17, 64, 100, 256, 300):
 """
 
 
-def _encoded_at(level):
-    environment = {**os.environ, "PELLUCID_NATIVE": level}
-    return subprocess.run([sys.executable, "-c", _ENCODE], env=environment, capture_output=True, text=True, check=False)
+PROGRAMS = {  # of which each prints what a level gives: results that say so, or hashes
+    "encoding": ["-c", _ENCODE],
+    **{name: [str(Path(__file__).with_name(f"test_{name}.py"))] for name in ("farthest_spelling", "scan")},
+}
+
+
+def _printed_at(level, program):
+    environment = {**os.environ, "PELLUCID_NATIVE": level, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.full
-def test_every_level_of_the_processor_gives_the_same_bits():
-    from pellucid.native.library import LEVELS
-
-    outcomes = {level: _encoded_at(level) for level in LEVELS}
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_level_of_the_processor_gives_the_same_bits(program):
+    outcomes = {level: _printed_at(level, PROGRAMS[program]) for level in library.LEVELS}
     reached = {level: done.stdout for level, done in outcomes.items() if done.returncode == 0}
     assert "plain" in reached and set(reached.values()) == {reached["plain"]}
-    assert "False" not in reached["plain"] and reached["plain"].count("\n") == 60
-    for level in set(LEVELS) - set(reached):
+    assert "False" not in reached["plain"] and reached["plain"].count("\n") > 15
+    for level in set(library.LEVELS) - set(reached):
         assert f"PELLUCID_NATIVE is '{level}', and this processor can do" in outcomes[level].stderr
 
 
@@ -89,11 +94,12 @@ def _change_a_source(folder):
 
 def _compile_another(folder):
     """Put a library there that has none of our functions."""
-    source = folder.parent / "other.c"
-    source.write_text("int nothing(void) { return 0; }\n", encoding="utf-8")
+    (folder.parent / "other.c").write_text("int nothing(void) { return 0; }\n", encoding="utf-8")
     for path in _kernels(folder):
         path.unlink()
-        subprocess.run([*hatch_build.own_compiler(), "-shared", "-fPIC", "-o", path, source], check=True)
+        subprocess.run(
+            [*hatch_build.own_compiler(), "-shared", "-fPIC", "-o", path, folder.parent / "other.c"], check=True
+        )
 
 
 _TROUBLES = {

@@ -13,7 +13,6 @@ from pellucid.native.library import LEVELS
 TESTS = [
     "tests/native/test_farthest_spelling.py",
     "tests/native/test_hostile_arguments.py",
-    "tests/native/test_live_files.py",
     "tests/native/test_scan.py",
     "tests/static/test_bounds.py",
     "tests/static/test_kernels.py",

@@ -21,10 +21,9 @@ TAGS = {
 
 
 @pytest.mark.full
+@pytest.mark.needs("ziglang", "hatchling")
 @pytest.mark.parametrize("target", TAGS)
 def test_a_wheel_has_the_kernels_of_its_platform_alone(target, tmp_path):
-    for module in ("ziglang", "hatchling"):
-        pytest.importorskip(module, reason=f"needs the package {module}")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("bundled", "compiled"))
     licences = ["LICENSE", "LICENSE-CC-BY-SA-4.0", "NOTICE"]
     for name in ("hatch_build.py", "pyproject.toml", "README.md", *licences):

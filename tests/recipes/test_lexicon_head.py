@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from refusals import check_refused, refused
 from tiny_models import WORDS, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 
 from pellucid import LexiconEmbedder  # noqa: E402
 from pellucid.core.arrays import l2_normalize  # noqa: E402
-from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 from recipes.lexicon_head import fit_head, fit_rows, load_clusters, save_clusters  # noqa: E402
@@ -97,19 +97,19 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
     assert LexiconEmbedder(backbone, fitted.clusters, bias=fitted.bias).encode(["the sick boy"]).nnz > 0
 
 
-def test_what_cannot_be_fitted_is_refused(backbone, clusters):
-    for of, texts, options, message in (
-        (clusters, TEXTS, {"firing": float("nan")}, "above 0 and below 1"),
-        (clusters, [], {}, "Give more texts"),
-        (replace(clusters, assignment=clusters.assignment[:-1]), TEXTS, {}, "cluster the head of this backbone"),
-    ):
-        with pytest.raises(InputError, match=message):
-            fit_head(backbone, of, texts, **options)
+@refused(
+    (lambda backbone, clusters: fit_head(backbone, clusters, TEXTS, firing=float("nan")), "above 0 and below 1"),
+    (lambda backbone, clusters: fit_head(backbone, clusters, []), "Give more texts"),
+    (lambda backbone, clusters: fit_head(backbone, replace(clusters, assignment=clusters.assignment[:-1]), TEXTS),
+     "cluster the head of this backbone"),
+)  # fmt: skip
+def test_what_cannot_be_fitted_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
 
 
 def test_clusters_are_loaded_as_saved(clusters, tmp_path):
     save_clusters(tmp_path, clusters)
     loaded = load_clusters(tmp_path)
     assert (loaded.names, loaded.words) == (clusters.names, clusters.words)
-    np.testing.assert_array_equal(loaded.centroids, clusters.centroids)
-    np.testing.assert_array_equal(loaded.assignment, clusters.assignment)
+    for name in ("centroids", "assignment"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(clusters, name))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pellucid.errors import InputError
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.training import extraction as extraction_module
 from pellucid.static.training.extraction import extract
 from recipes.several_teachers import join_extractions, make
+from refusals import check_refused, refused
 from tiny_models import tiny_teacher
 
 pytest.importorskip("torch")
@@ -66,30 +66,33 @@ def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(teachers, tmp_p
         assert np.sqrt((part**2).mean()) == pytest.approx(np.sqrt(share), rel=1e-5)
 
 
+def agreement(first, second):
+    """Return the correlation of the cosines of two models' rows."""
+    upper = np.triu_indices(len(first), 1)
+    return float(np.corrcoef((first @ first.T)[upper], (second @ second.T)[upper])[0, 1])
+
+
 def test_a_model_of_two_teachers_follows_them_together(teachers, tmp_path, monkeypatch):
-    model = made(teachers, tmp_path)
     fresh = sentences(60, seed=9)
-    ours = model.encode(fresh)
+    ours = made(teachers, tmp_path).encode(fresh)
     theirs = [centred(t.encode(fresh, normalize_embeddings=True)) for t in teachers]
-    upper = np.triu_indices(len(fresh), 1)
-    assert np.corrcoef((ours @ ours.T)[upper], sum(rows @ rows.T for rows in theirs)[upper])[0, 1] > 0.6
+    assert agreement(ours, np.hstack(theirs)) > 0.6
     monkeypatch.setattr(extraction_module, "forward", None)  # other weights: no sentence is read again
     leaning = made(teachers, tmp_path, [20, 1]).encode(fresh)
-
-    def agreement(rows, n):
-        return float(np.corrcoef((rows @ rows.T)[upper], (theirs[n] @ theirs[n].T)[upper])[0, 1])
-
-    assert agreement(leaning, 0) > agreement(ours, 0) and agreement(leaning, 1) < agreement(ours, 1)
+    assert agreement(leaning, theirs[0]) > agreement(ours, theirs[0])
+    assert agreement(leaning, theirs[1]) < agreement(ours, theirs[1])
 
 
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0]])
-def test_weights_that_do_not_fit_two_teachers(teachers, tmp_path, weights):
-    with pytest.raises(InputError, match="2 teachers need as many numbers above 0"):
-        made(teachers, tmp_path, weights)
-
-
-def test_teachers_of_different_text(teachers, tmp_path):
+def of_other_text(teacher, folder):
     texts = ((n, sentences(20, seed=n)) for n in (0, 1))
-    one, other = (extract(teachers[0], corpus, tmp_path / str(n), ExtractionSettings()) for n, corpus in texts)
-    with pytest.raises(InputError, match="read different text"):
-        join_extractions([one, other])
+    join_extractions([extract(teacher, corpus, folder / str(n), ExtractionSettings()) for n, corpus in texts])
+
+
+@refused(
+    *((lambda teachers, tmp_path, weights=weights: made(teachers, tmp_path, weights),
+       "2 teachers need as many numbers above 0") for weights in (
+        [1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0])),
+    (lambda teachers, tmp_path: of_other_text(teachers[0], tmp_path), "read different text"),
+)  # fmt: skip
+def test_what_cannot_be_joined_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)

@@ -152,21 +152,19 @@ def rows(*values):
     return np.array([[value] * 3 for value in values], np.float32)
 
 
-def test_pca_of_as_many_sentences_of_each_language(tmp_path):
-    generator = np.random.default_rng(0)
-    brought, means = {}, []
+def test_pca_of_as_many_sentences_of_each_language():
+    generator, brought, means = np.random.default_rng(0), {}, []
     for code, count, step in (("en", 90, 3), ("de", 30, 1)):
-        words = [f"{code}{n}" for n in range(12)]
+        words, numbers = [f"{code}{n}" for n in range(12)], generator.integers(0, 12, (count, 4))
         vectors = generator.normal(size=(12, 6)).astype(np.float32)
-        numbers = generator.integers(0, 12, (count, 4))
         sentences = [" ".join(words[n] for n in row) for row in numbers]
         brought[code] = Extraction(words, np.ones(12, np.int64), vectors, [*sentences, "unknown"])
         means.append(vectors[numbers[::step]].mean(axis=1))
     settings = (PcaSettings(dimensions=3, drop=2), replace(SMALL[1], steps=0))
     model = join_languages(brought, {("en", "de"): "not read"}, None, *settings)
     reference = PCA(5, svd_solver="full").fit(np.concatenate(means))
-    wanted = reference.transform(np.concatenate([brought[code].vectors for code in brought]))[:, 2:]
-    got = model.vectors[[model.vocabulary.row(word) for code in brought for word in brought[code].words]]
+    wanted = reference.transform(np.concatenate([one.vectors for one in brought.values()]))[:, 2:]
+    got = model.vectors[[model.vocabulary.row(word) for one in brought.values() for word in one.words]]
     np.testing.assert_allclose(np.abs(got), np.abs(wanted), atol=1e-4)
 
 
@@ -227,8 +225,8 @@ def test_too_little_parallel_text(teacher, world, tmp_path):
 # --- words of languages -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("sudachipy")
 def test_a_segmenter_is_asked_by_one_thread_at_a_time():
-    pytest.importorskip("sudachipy")
     texts = ["私はファイアフォックスを使っています。" * 20] * 40
     find = word_finder("ja")
     with ThreadPoolExecutor(4) as workers:

@@ -126,6 +126,7 @@ def test_bags_hold_the_words_that_encoding_finds():
     assert bags.rows.tolist() == [0, 1, 2, 3, 0] and bags.offsets.tolist() == [0, 4, 5]
 
 
+@pytest.mark.needs("jieba", "sudachipy", "pythainlp")
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
@@ -144,7 +145,6 @@ def test_bags_hold_the_words_that_encoding_finds():
     ],
 )
 def test_texts_are_cut_by_language(language, text, expected):
-    pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
     words = word_finder(language)(text)
     assert [word.text for word in words] == [text[word.start : word.end] for word in words] == expected
     assert word_finder(language)(text) == words
@@ -180,9 +180,9 @@ def test_a_missing_segmenter_is_named(language, module, monkeypatch):
         word_finder(language)
 
 
+@pytest.mark.needs("jieba", "sudachipy", "pythainlp")
 @pytest.mark.full
 def test_cutting_writes_nothing_and_says_nothing(tmp_path):
-    pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
     program = (
         "import socket; socket.socket.connect = None\n"
         "from pellucid.static.training.segmentation import word_finder\n"

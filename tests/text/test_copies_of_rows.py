@@ -1,20 +1,20 @@
 """Copies of rows keep format, header and quoting."""
 
 import csv
-import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
+from commands import run_command
 from pellucid import CorpusFile, duplicates
 from pellucid.bulk import write_kept
-from pellucid.cli.app import app
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError
 from pellucid.text.tables import check_copy, copy_rows
+from refusals import check_refused, refused
 
 TEXTS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff"), max_size=8),
@@ -68,39 +68,45 @@ def test_copies_are_utf8_with_line_feeds(tmp_path, encoding, end):
         assert (tmp_path / "y.csv").read_text("utf-8") == "\n".join(expected) + "\n"
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_duplicates_keep_a_table_with_its_header(tmp_path, fruit):
     source, target = tmp_path / "x.csv.gz", tmp_path / "y.csv"
-    frame = pd.DataFrame(
-        {"id": [1, 2, 3, 4], "text": ["apple", "car", "apple", "pear, car\nbicycle"], "n": [5, 6, 7, 8]}
-    )
+    texts = ["apple", "car", "apple", "pear, car\nbicycle"]
+    frame = pd.DataFrame({"id": [1, 2, 3, 4], "text": texts, "n": [5, 6, 7, 8]})
     frame.to_csv(source, index=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        write_kept(source, duplicates(source, fruit), target)
+    write_kept(source, duplicates(source, fruit), target)
     assert pd.read_csv(target).equals(frame.drop(2).reset_index(drop=True))
-    for file, copy, message in (
-        (source, "y.txt", r"is \.csv; end the name of .*y\.txt"),
-        ("x.json", "y.json", r"copies of \.json files cannot be written"),
-    ):
-        with pytest.raises(InputError, match=message):
-            check_copy(CorpusFile(file), tmp_path / copy)
-    with pytest.raises(CorpusError, match="has 4 texts, and 3 were expected"):
-        copy_rows(CorpusFile(source), target, np.ones(3, bool))
 
 
-def test_the_command_keeps_rows_and_refuses_other_formats_first(tmp_path, fruit):
-    fruit.save_pretrained(tmp_path / "fruit")
-    (tmp_path / "x.csv").write_text("id,body\n1,apple\n2,car\n3,apple\n")
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "x.csv").write_text("text\napple\ncar\npear\napple\n")
+    return tmp_path / "x.csv"
 
-    def run(*arguments):
-        return CliRunner().invoke(app, ["duplicates", *map(str, arguments), "-m", str(tmp_path / "fruit")])
 
-    kept = run(tmp_path / "x.csv", "--field", "body", "--keep", tmp_path / "y.csv", "-o", tmp_path / "pairs.csv")
-    assert kept.exit_code == 0 and "2 of 3 texts" in kept.stderr
-    assert [
-        tuple(row.values[name] for name in ("row", "kept_row", "kept_text"))
-        for row in CorpusFile(tmp_path / "pairs.csv").rows()
-    ] == [("3", "1", "apple")]
-    assert (tmp_path / "y.csv").read_text() == "id,body\n1,apple\n2,car\n"
-    refused = run(tmp_path / "x.csv", "--field", "body", "--keep", tmp_path / "y.parquet")
-    assert refused.exit_code == 1 and "x.csv is .csv; end the name of" in refused.stderr
+@refused(
+    (lambda source: check_copy(CorpusFile(source), source.with_name("y.txt")), r"is \.csv; end the name of .*y\.txt"),
+    (
+        lambda tmp_path: check_copy(CorpusFile("x.json"), tmp_path / "y.json"),
+        r"copies of \.json files cannot be written",
+    ),
+    (
+        lambda source: copy_rows(CorpusFile(source), source.with_name("y.csv"), np.ones(3, bool)),
+        "has 4 texts, and 3 were expected",
+        CorpusError,
+    ),
+)
+def test_what_cannot_be_copied_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
+
+
+def test_the_command_keeps_rows_and_refuses_other_formats_first(tmp_path, fruit, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fruit.save_pretrained("fruit")
+    Path("x.csv").write_text("id,body\n1,apple\n2,car\n3,apple\n")
+    command = ["duplicates", "x.csv", "--field", "body", "-m", "fruit", "--keep"]
+    assert "2 of 3 texts" in run_command(*command, "y.csv", "-o", "pairs.csv").stderr
+    (pair,) = (row.values for row in CorpusFile("pairs.csv").rows())
+    assert [pair[name] for name in ("row", "kept_row", "kept_text")] == ["3", "1", "apple"]
+    assert Path("y.csv").read_text() == "id,body\n1,apple\n2,car\n"
+    assert "x.csv is .csv; end the name of" in run_command(*command, "y.parquet", code=1).stderr

@@ -3,8 +3,8 @@
 import csv
 import re
 import time
-import warnings
 import zipfile
+from contextlib import nullcontext
 
 import pytest
 
@@ -21,6 +21,7 @@ CELLS = [start + body for start in STARTS for body in BODIES]
 NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx", "jsonl"])
 def test_what_is_written_is_no_formula_and_reads_back(tmp_path, suffix):
     path = tmp_path / f"t.{suffix}"
@@ -32,9 +33,7 @@ def test_what_is_written_is_no_formula_and_reads_back(tmp_path, suffix):
         assert not [cell for cell in cells if re.match(f"{NOT_XML}*[=+\\-@\uff1d\t\r]", cell)]
     if suffix == "xlsx":
         assert not re.search(rb"<f[ >]|t=\"e\"", zipfile.ZipFile(path).read("xl/worksheets/sheet1.xml"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        read = list(read_documents(path))
+    read = list(read_documents(path))
     line_ends = (lambda text: text.replace("\r", "\n")) if suffix in ("csv", "tsv", "xlsx") else str
     kept = (lambda text: line_ends(re.sub(NOT_XML, "", text))) if suffix == "xlsx" else line_ends
     assert [record.id for record in read] == [row[0] for row in rows]
@@ -81,11 +80,8 @@ TEXT = '<c r="{0}" t="inlineStr"><is><t>{1}</t></is></c>'
 )
 def test_hostile_workbooks_are_bounded(tmp_path, rows, said):
     path, begun = _workbook(tmp_path / "t.xlsx", rows), time.process_time()
-    if said is None:
+    with pytest.raises(CorpusError, match=said) if said else nullcontext():
         assert list(CorpusFile(path)) == []  # nothing stands below the header
-    else:
-        with pytest.raises(CorpusError, match=said):
-            list(CorpusFile(path))
     assert time.process_time() - begun < 8
 
 

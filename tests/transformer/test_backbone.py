@@ -2,11 +2,12 @@
 
 import copy
 import json
-import warnings
 
 import numpy as np
 import pytest
 
+from families import reopened
+from refusals import check_refused, refused
 from tiny_models import ENCODERS, byte_level, sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
@@ -45,6 +46,7 @@ def moved_positions(backbone):
     return (difference > 1e-6).nonzero().flatten().tolist()
 
 
+@pytest.mark.filterwarnings("error:.*no instructions")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_weights_that_the_processor_is_slow_at_are_told_of_and_can_be_changed(tmp_path, monkeypatch, dtype):
     model = LexiconEmbedder(opened("bert"), cluster_vocabulary(opened("bert").head, word_piece(), 8))
@@ -54,28 +56,28 @@ def test_weights_that_the_processor_is_slow_at_are_told_of_and_can_be_changed(tm
     with pytest.warns(UserWarning, match=f"torch.{dtype}, for which this processor has no instructions.*float"):
         slow = LexiconEmbedder.from_pretrained(tmp_path / "model")
     slow.backbone.model.float()
-    slow.save_pretrained(tmp_path / "again")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        again = LexiconEmbedder.from_pretrained(tmp_path / "again").encode("a loan of money")
-        monkeypatch.setattr(module, "half_dtype", lambda: "bfloat16")
-        LexiconEmbedder.from_pretrained(tmp_path / "model")
+    again = reopened(slow, tmp_path / "again").encode("a loan of money")
+    monkeypatch.setattr(module, "half_dtype", lambda: "bfloat16")
+    LexiconEmbedder.from_pretrained(tmp_path / "model")
     assert again.toarray() == pytest.approx(slow.encode("a loan of money").toarray(), abs=1e-5)
 
 
-def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):
-    """The proofs are of a few tokens; beside other programs threads waited seconds for each other after each layer."""
-    saved(tmp_path, "llama")
-    threads, linear = [], torch.nn.Linear.forward
-    note = lambda self, x: threads.append(torch.get_num_threads()) or linear(self, x)  # noqa: E731
-    monkeypatch.setattr(torch.nn.Linear, "forward", note)
+@pytest.fixture
+def two_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        open_backbone(tmp_path, attention="causal").fingerprint()
-        assert set(threads) == {1} and torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):
+    """The proofs are of a few tokens; beside other programs threads waited seconds for each other after each layer."""
+    threads, linear = set(), torch.nn.Linear.forward
+    note = lambda self, x: threads.add(torch.get_num_threads()) or linear(self, x)  # noqa: E731
+    monkeypatch.setattr(torch.nn.Linear, "forward", note)
+    open_backbone(saved(tmp_path, "llama"), attention="causal").fingerprint()
+    assert threads == {1} and torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize("kind", CAUSAL + ENCODERS)
@@ -90,14 +92,7 @@ def test_causal_means_that_only_later_states_see_a_token(kind):
 
 @pytest.mark.parametrize("kind", ["mistral", "gpt_neo"])
 def test_a_causal_window_stays_a_window(kind):
-    positions = moved_positions(opened(kind, "causal"))  # window 4, in two layers (GPT-Neo: in one of them)
-    assert min(positions) == 11
-
-
-@pytest.mark.parametrize("kind", ENCODERS)
-def test_an_encoder_cannot_be_causal(kind):
-    with pytest.raises(InputError, match=f"{kind}.* is not causal"):
-        opened(kind, "causal")
+    assert min(moved_positions(opened(kind, "causal"))) == 11  # window 4, in two layers (GPT-Neo: in one of them)
 
 
 @pytest.mark.parametrize(
@@ -113,29 +108,27 @@ def test_an_architecture_that_stays_causal_is_refused(kind, changes):
     assert moved_positions(opened(kind, "causal", **changes)) == list(range(11, 20))
 
 
-@pytest.mark.parametrize("kind", CAUSAL + ENCODERS)
-@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
+@pytest.mark.parametrize(
+    ("kind", "attention"),
+    [*((kind, attention) for kind in CAUSAL for attention in ("bidirectional", "causal")),
+     *((kind, "bidirectional") for kind in ENCODERS)],
+)  # fmt: skip
 def test_states_times_head_are_the_models_own_logits(kind, attention):
-    if kind in ENCODERS and attention == "causal":
-        return
     tokenizer = tokenizer_of(kind)
     model = tiny_model(kind, len(tokenizer), **({"final_logit_softcapping": None} if kind == "gemma2" else {}))
-    twin = copy.deepcopy(model)
+    twin, ids = copy.deepcopy(model), torch.tensor([[1, 9, 30, 12, 44, 2]])
     backbone = prepare(model, tokenizer, attention=attention, device="cpu")
-    ids = torch.tensor([[1, 9, 30, 12, 44, 2]])
-    if attention == "bidirectional" and kind not in ENCODERS:
+    if attention == "bidirectional" and kind in CAUSAL:
         twin.config.is_causal = False
-        if kind == "mistral":
-            twin.config.sliding_window = None
-        if kind == "gpt_neo":
-            for layer in twin.transformer.h:
-                layer.attn.attention.bias.fill_(True)
+        twin.config.sliding_window = None if kind == "mistral" else getattr(twin.config, "sliding_window", None)
+        for layer in twin.transformer.h if kind == "gpt_neo" else ():
+            layer.attn.attention.bias.fill_(True)
     twin.set_attn_implementation(model.config._attn_implementation)
     with torch.inference_mode():
         expected = twin(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         hidden = backbone.states(ids, torch.ones_like(ids))
         found = torch.nn.functional.linear(hidden, backbone.head, backbone.head_bias)
-    assert backbone.predicts_next == (kind not in ENCODERS)
+    assert backbone.predicts_next == (kind in CAUSAL)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -144,18 +137,13 @@ def test_states_times_head_are_the_models_own_logits(kind, attention):
 def test_weights_do_not_depend_on_the_texts_beside(kind, pooling):
     backbone = opened(kind)
     settings = LexiconSettings().resolved(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
-    reader = Reader(backbone.tokenizer, settings)
-    readings = reader.read(
-        ["a car", "the man is riding a horse", "", "quickly the doctor gave a boy swift medicine"], instructed=False
-    )
-    head = backbone.head[:40]
+    texts = ["a car", "the man is riding a horse", "", "quickly the doctor gave a boy swift medicine"]
+    readings, head = Reader(backbone.tokenizer, settings).read(texts, instructed=False), backbone.head[:40]
     together, fired = backbone.weights(readings, head, None, pooling)
-    for n, reading in enumerate(readings):
-        alone, where = backbone.weights([reading], head, None, pooling)
-        np.testing.assert_allclose(together[n], alone[0], rtol=1e-4, atol=1e-5)
-        assert (fired[n] == where[0]).all()
-    assert (together[2] == 0).all() and (fired[2] == -1).all()
-    assert together[0].any() and together[3].any()
+    alone, where = map(np.concatenate, zip(*(backbone.weights([one], head, None, pooling) for one in readings)))
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+    assert (fired == where).all() and (fired[2] == -1).all()
+    assert together.any(axis=1).tolist() == [True, True, False, True]
 
 
 LAST = torch.tensor([2, -1, 6])
@@ -167,13 +155,11 @@ def test_pooling_is_what_the_formulas_say():
     head, bias = torch.randn(1100, 8, generator=rng), torch.randn(1100, generator=rng)
     own = torch.tensor([[0, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1]]).bool()
     weights = torch.log1p(torch.relu(hidden @ head.T + bias)) * own[:, :, None]
-    for pooling, expected in (("sum", weights.sum(1)), ("max", weights.amax(1))):
+    for pooling, expected in (("sum", weights.sum(1)), ("max", weights.amax(1)), ("last", weights[range(3), LAST])):
         values, position = pooled(hidden, own, LAST, head, bias, pooling)
         torch.testing.assert_close(values, expected)
-        assert (position == torch.where(expected > 0, weights.argmax(1), -1)).all()
-    last, position = pooled(hidden, own, LAST, head, bias, "last")
-    assert (position == -1).all() and not last[1].any()
-    torch.testing.assert_close(last, weights[range(3), LAST])
+        fires = expected > 0 if pooling != "last" else torch.zeros_like(expected, dtype=torch.bool)
+        assert (position == torch.where(fires, weights.argmax(1), -1)).all()
 
 
 def test_the_sum_pooling_has_the_gradient_of_its_formula():
@@ -190,13 +176,6 @@ def test_the_sum_pooling_has_the_gradient_of_its_formula():
 def test_the_context_counts_what_positions_are_left():
     assert opened("roberta").max_length == 63 and opened("mpnet").max_length == 62  # they count from behind the padding
     assert opened("bert").max_length == 64
-
-
-def test_a_tokenizer_larger_than_the_model_is_refused():
-    tokenizer = sentence_piece()
-    n_rows = len(tokenizer) - 1
-    with pytest.raises(InputError, match=f"token of number {n_rows}, and the model {n_rows} input"):
-        prepare(tiny_model("llama", n_rows), tokenizer, attention="causal")
 
 
 def saved(folder, kind, **changes):
@@ -220,48 +199,63 @@ def test_a_headless_encoder_lends_its_input_embeddings(tmp_path):
     backbone = open_backbone(saved(tmp_path, "bert", headless=True), device="cpu")
     assert backbone.head_kind == "input" and backbone.head_bias is None
     assert torch.equal(backbone.head, backbone.model.embeddings.word_embeddings.weight)
-    with pytest.raises(InputError, match=r"its architecture is BertModel.*ForCausalLM, .*head='input'"):
-        open_backbone(tmp_path, head="lm")
+    causal = open_backbone(saved(tmp_path / "m", "mistral", headless=True), head="input", device="cpu")
+    assert causal.predicts_next and causal.dimension == 32
 
 
-def test_a_headless_causal_model_is_refused_unless_its_embeddings_are_asked_for(tmp_path):
-    saved(tmp_path, "mistral", headless=True)
-    with pytest.raises(InputError, match=r"no head over its vocabulary: its architecture is MistralModel"):
-        open_backbone(tmp_path)
-    backbone = open_backbone(tmp_path, head="input", device="cpu")
-    assert backbone.predicts_next and backbone.dimension == 32
+def with_config(folder, **changes):
+    """Write other settings into a folder's configuration."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    return folder
 
 
-def test_weights_that_would_be_random_are_refused(tmp_path):
-    saved(tmp_path, "bert", headless=True)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["BertForMaskedLM"]}))
-    with pytest.raises(ModelFolderError, match=r"lacks \d of the weights of BertForMaskedLM \(cls\.predictions"):
-        open_backbone(tmp_path)
+def albert(folder):
+    """Write a model whose embeddings are narrower than its states."""
+    sizes = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    config = transformers.AlbertConfig(vocab_size=len(word_piece()), **sizes)
+    transformers.AlbertModel(config).save_pretrained(folder)
+    word_piece().save_pretrained(folder)
+    return folder
 
 
-def test_embeddings_of_another_width_than_the_states_are_refused(tmp_path):
-    tokenizer = word_piece()
-    config = transformers.AlbertConfig(
-        vocab_size=len(tokenizer), embedding_size=16, hidden_size=32, num_attention_heads=4, intermediate_size=48
-    )
-    transformers.AlbertModel(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="have 32 dimensions and the rows of its input embeddings 16"):
-        open_backbone(tmp_path)
+def t5():
+    config = transformers.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
+    return transformers.T5Model(config)
 
 
-@pytest.mark.parametrize(
-    ("argument", "value", "message"),
-    [
-        ("attention", "both", "attention is 'both'"),
-        ("head", "best", "head is 'best'"),
-        ("dtype", "int8", "dtype is 'int8'"),
-    ],
-)
-def test_arguments_of_no_use_are_named(tmp_path, argument, value, message):
-    with pytest.raises(InputError, match=message):
-        open_backbone(saved(tmp_path, "llama"), **{argument: value})
+def with_adapter(folder, kind, **changes):
+    """Write an adapter of a small Llama, and another model for it."""
+    adapter_for(saved(folder / "one", "llama"), "llama")
+    return saved(folder / "other", kind, **changes)
+
+
+@refused(
+    *((lambda kind=kind: opened(kind, "causal"), f"{kind}.* is not causal") for kind in ENCODERS),
+    (lambda: prepare(tiny_model("llama", len(sentence_piece()) - 1), sentence_piece(), attention="causal"),
+     r"token of number (\d+), and the model \1 input"),
+    (lambda: prepare(t5(), sentence_piece(), attention="bidirectional", head_kind="input"),
+     "T5Model is an encoder with a decoder"),
+    (lambda tmp_path: open_backbone(saved(tmp_path, "bert", headless=True), head="lm"),
+     r"its architecture is BertModel.*ForCausalLM, .*head='input'"),
+    (lambda tmp_path: open_backbone(saved(tmp_path, "mistral", headless=True)),
+     r"no head over its vocabulary: its architecture is MistralModel"),
+    (lambda tmp_path: open_backbone(with_config(
+        saved(tmp_path, "bert", headless=True), architectures=["BertForMaskedLM"])),
+     r"lacks \d of the weights of BertForMaskedLM \(cls\.predictions", ModelFolderError),
+    (lambda tmp_path: open_backbone(albert(tmp_path)), "have 32 dimensions and the rows of its input embeddings 16"),
+    *((lambda tmp_path, name=name, value=value: open_backbone(saved(tmp_path, "llama"), **{name: value}),
+       f"{name} is '{value}'") for name, value in [("attention", "both"), ("head", "best"), ("dtype", "int8")]),
+    (lambda tmp_path: open_backbone(with_adapter(tmp_path, "gpt_neox"), adapter=tmp_path / "one/adapter"),
+     "adapter", (InputError, ModelFolderError)),
+    (lambda tmp_path: open_backbone(with_adapter(tmp_path, "llama", hidden_size=64), adapter=tmp_path / "one/adapter"),
+     "does not fit LlamaForCausalLM"),
+)  # fmt: skip
+def test_what_is_no_backbone_is_refused(call, message, error, request):
+    check_refused(request, call, message, error)
+
+
+IDS = [1, 9, 30, 12, 44, 2]
 
 
 def adapter_for(folder, kind, *, seed=3):
@@ -276,37 +270,25 @@ def adapter_for(folder, kind, *, seed=3):
         if "lora_" in name:
             torch.nn.init.normal_(parameter, std=0.5)
     adapted.save_pretrained(folder / "adapter")
-    ids = torch.tensor([[1, 9, 30, 12, 44, 2]])
     with torch.inference_mode():
-        return adapted.eval()(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
+        return adapted.eval()(input_ids=torch.tensor([IDS]), output_hidden_states=True).hidden_states[-1][0]
 
 
+@pytest.mark.needs("peft")
 def test_an_adapter_is_merged_into_the_weights(tmp_path):
-    pytest.importorskip("peft")
     expected = adapter_for(saved(tmp_path, "llama"), "llama")
-    plain = open_backbone(tmp_path, attention="causal", device="cpu")
-    backbone = open_backbone(tmp_path, attention="causal", adapter=tmp_path / "adapter", device="cpu")
-    torch.testing.assert_close(states_of(backbone, [1, 9, 30, 12, 44, 2]), expected, rtol=1e-4, atol=1e-5)
-    assert (states_of(plain, [1, 9, 30, 12, 44, 2]) - expected).abs().max() > 0.01
-    assert not np.allclose(plain.fingerprint(), backbone.fingerprint(), atol=1e-3)
-
-
-def test_an_adapter_that_does_not_reach_the_model_is_refused(tmp_path):
-    pytest.importorskip("peft")
-    adapter_for(saved(tmp_path / "one", "llama"), "llama")
-    saved(tmp_path / "other", "gpt_neox")
-    with pytest.raises((InputError, ModelFolderError), match="adapter"):
-        open_backbone(tmp_path / "other", adapter=tmp_path / "one/adapter")
-    saved(tmp_path / "deeper", "llama", hidden_size=64)
-    with pytest.raises(InputError, match="does not fit LlamaForCausalLM"):
-        open_backbone(tmp_path / "deeper", adapter=tmp_path / "one/adapter")
+    plain, adapted = (
+        open_backbone(tmp_path, attention="causal", adapter=adapter, device="cpu")
+        for adapter in (None, tmp_path / "adapter")
+    )
+    torch.testing.assert_close(states_of(adapted, IDS), expected, rtol=1e-4, atol=1e-5)
+    assert (states_of(plain, IDS) - expected).abs().max() > 0.01
+    assert not np.allclose(plain.fingerprint(), adapted.fingerprint(), atol=1e-3)
 
 
 def test_the_real_small_model_is_opened(shared):
     folder = shared / "data/lm/gpt-neo-3m-stories"
-    if not folder.is_dir():
-        pytest.skip("the language model is not at hand")
-    backbone = open_backbone(folder, device="cpu")
+    backbone = open_backbone(folder, device="cpu") if folder.is_dir() else pytest.skip("the model is not at hand")
     assert backbone.max_length == 256 and tuple(backbone.head.shape) == (14_019, 128)
     assert moved_positions(backbone) == list(range(20))
 
@@ -316,12 +298,6 @@ def test_a_byte_level_tokenizer_without_start_token_gets_one_for_the_shift():
     (reading,) = Reader(tokenizer, LexiconSettings(shift=True, end_token=True)).read(["the car"], instructed=False)
     assert reading.ids[0] == reading.ids[-1] == tokenizer.eos_token_id
     assert reading.first == 0 and len(reading.spans) == len(reading.ids) - 2
-
-
-def test_a_model_with_encoder_and_decoder_is_refused():
-    config = transformers.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
-    with pytest.raises(InputError, match="T5Model is an encoder with a decoder"):
-        prepare(transformers.T5Model(config), sentence_piece(), attention="bidirectional", head_kind="input")
 
 
 def test_a_backbone_can_be_prepared_again():
