@@ -139,6 +139,8 @@ def test_why_not_names_boosts(index: Any) -> None:
         ([{**RECENT, "recent": "dya"}], "did you mean 'day'"),
         ([{**RECENT, "recent": "year"}], "field 'year' holds numbers"),
         ([{**RECENT, "recent": "year", "now": 7}], "field 'year' is '7'; it needs"),
+        ([{**RECENT, "now": 0}], "field 'day' is '0'; it needs"),
+        ([{"where": 5, "weight": 1}], "where is 5; it is a dict"),
         ([{**RECENT, "now": "soon"}], "gte .* of field 'day' is 'soon'; it needs"),
     ],
 )

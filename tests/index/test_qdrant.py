@@ -122,6 +122,9 @@ def test_what_cannot_be_used_is_named(pair, client, fruit):
         (lambda: remote.search("apple", where={"year": {"near": 3}}), "operator 'near'"),
         (lambda: remote.search("", where={"year": {"near": 3}}), "operator 'near'"),  # which asks nothing of the server
         (lambda: QdrantIndex.create(client, "other", {"fruit": fruit}, stop_words="the"), "stop_words"),
+        (lambda: QdrantIndex.create(client, None), "the collection is called None; give a name"),
+        (lambda: QdrantIndex(client, None), "the collection is called None; give a name"),
+        (lambda: remote.why_not("apple", "7", top_k=3), "why_not ranks all documents, which Qdrant does not"),
         (lambda: QdrantIndex.create(client, "other", {"fruit": fruit}, passage_characters=0), "passage_characters"),
     ):
         with pytest.raises((InputError, IndexFolderError), match=message):

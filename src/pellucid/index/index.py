@@ -496,13 +496,16 @@ class Index(DocumentCollection):
         """
         return check(self.snapshot(), checks)
 
-    def judge(self, query: str, id: str | int, grade: int | None = 1) -> None:
+    def judge(self, query: str, id: str | int, grade: int | None = 1) -> int:
         """Note in the index's folder that a person judged a document for a query.
 
         Args:
             query: its text.
             id: of a document in the index.
             grade: 1 for relevant, 0 for not relevant, up to 1,000 for more so; None takes the judgement back.
+
+        Returns:
+            how many judgements the folder holds then.
 
         Raises:
             InputError: no such document, or a grade out of range.
@@ -511,7 +514,7 @@ class Index(DocumentCollection):
         query = SearchQuery(query=query).query
         document = self[id]
         check_number("grade", grade, least=0, most=MAX_GRADE, integer=True, optional=True)
-        write_judgement(self.folder, well_formed(query), document.id, grade)
+        return write_judgement(self.folder, well_formed(query), document.id, grade)
 
     def judgements(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
         """Return what `judge` noted, as `evaluate` takes it: queries by id, and the grades of documents by query."""

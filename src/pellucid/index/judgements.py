@@ -25,8 +25,8 @@ def read_judgements(index_folder: Path) -> tuple[dict[str, str], dict[str, dict[
     return (read_queries(folder / _QUERIES), read_qrels(folder / _QRELS)) if is_there else ({}, {})
 
 
-def write_judgement(index_folder: Path, query: str, id: str, grade: int | None) -> None:
-    """Add the grade of a document for a query, in the place of an earlier one; None removes it."""
+def write_judgement(index_folder: Path, query: str, id: str, grade: int | None) -> int:
+    """Add the grade of a document for a query, or replace it; None removes it. Return how many there are."""
     folder = index_folder / FOLDER
     if any(sign in id for sign in "\t\r\n"):
         raise InputError(f"the id {id!r:.80} has a tab or a line break, which the format of judgements cannot hold")
@@ -45,3 +45,4 @@ def write_judgement(index_folder: Path, query: str, id: str, grade: int | None) 
         for name, content in ((_QUERIES, lines), (_QRELS, ("query-id\tcorpus-id\tscore", *rows))):
             with writing(folder / name) as path:
                 path.write_bytes("".join(f"{line}\n" for line in content).encode())
+        return sum(map(len, grades.values()))

@@ -547,10 +547,11 @@ def _parse_boost(given: Any, fields: Fields) -> Boost:
         raise InputError(f"a boost is {shown(given)}; give a dict {_BOOST_FORMS}")
     check_number(f"the weight of the boost {shown(given)}", given.get("weight"), least=-MAX_BOOST, most=MAX_BOOST)
     if "where" in kinds:
-        return Boost(condition_text(given["where"]), float(given["weight"]), parse_where(given["where"], fields))
+        where = parse_where(given["where"], fields)
+        return Boost(condition_text(given["where"]), float(given["weight"]), where)
     half_life_days, field = given.get("half_life_days"), str(given["recent"])
     check_number(f"half_life_days of the boost {shown(given)}", half_life_days, least=0.001, most=1e6)
-    moment = str(given.get("now") or datetime.now(timezone.utc).isoformat())
+    moment = str(datetime.now(timezone.utc).isoformat() if given.get("now") is None else given["now"])
     where = parse_where({field: {"gte": moment}}, fields)
     return Boost(f"recent {field}", float(given["weight"]), where, half_life_days * DAY_S)
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import numpy as np
@@ -69,7 +69,7 @@ class QdrantIndex:
         Raises:
             IndexFolderError: there is no such collection, it is no index, or a model is not the one it was made with.
         """
-        self.client, self.name, place = _client_of(client), name, Path(name)
+        self.client, self.name, place = _client_of(client, name), name, Path(name)
         stored = None
         if self.client.collection_exists(name):
             stored = (self.client.get_collection(name).config.metadata or {}).get("pellucid")
@@ -107,7 +107,7 @@ class QdrantIndex:
             InputError: there is such a collection, or an argument has a value that cannot be used.
         """
         chosen = chosen_settings(language, stop_words, passage_characters, weights)
-        client, opened = _client_of(client), open_models(models)
+        client, opened = _client_of(client, name), open_models(models)
         if client.collection_exists(name):
             raise InputError(f"the collection {shown(name)} exists; open it: QdrantIndex(client, {shown(name)})")
         if several := [part for part, model in opened.items() if model.encoder.family == "multi-vector"]:
@@ -263,6 +263,10 @@ class QdrantIndex:
             _plan=replace(plan, unknown=()),  # of an unknown word, hundreds of terms would be counted to suggest one
         )  # fmt: skip
 
+    def why_not(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Refuse: a server ranks its candidates alone."""
+        raise InputError("why_not ranks all documents, which Qdrant does not; use an index on disk: pellucid.Index")
+
     @staticmethod
     def _best_passages(
         points: Sequence[Any], asked_of: Mapping[str, Any], names: Sequence[str]
@@ -322,7 +326,9 @@ class _Found:
         return csr_matrix(rows)
 
 
-def _client_of(client: QdrantClient | str) -> QdrantClient:
+def _client_of(client: QdrantClient | str, name: str) -> QdrantClient:
+    if not isinstance(name, str) or not name:
+        raise InputError(f"the collection is called {shown(name)}; give a name, such as 'articles'")
     return QdrantClient(url=client, api_key=os.environ.get("QDRANT_API_KEY")) if isinstance(client, str) else client
 
 

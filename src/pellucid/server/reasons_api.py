@@ -288,8 +288,7 @@ def index_routes(service: Service) -> APIRouter:
         index = service.searched(body.index)
         if not service.settings.judge:
             raise ApiError(404, "this server takes no judgements; start it with: pellucid serve --judge")
-        index.judge(body.query, body.id, body.grade)
-        return {"judged": sum(map(len, index.judgements()[1].values()))}
+        return {"judged": index.judge(body.query, body.id, body.grade)}
 
     @router.post("/why_not")
     def why_not(body: WhyNotRequest) -> dict[str, Any]:
