@@ -187,6 +187,15 @@ def test_the_command_line_page_is_the_help():
     assert page_of("docs/cli.md") == page, "run: make help-docs"
 
 
+def test_the_readme_of_a_package_index_leads_to_the_repository():
+    script = runpy.run_path(str(ROOT / "hatch_build.py"))
+    text = script["absolute_links"]((ROOT / "README.md").read_text(encoding="utf-8"), "https://e.org/p", "0.1.0")
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
+    there = [re.sub("https://e.org/p/(blob|raw)/v0.1.0/", "", link) for link in links]
+    assert len(there) > 20 and all((ROOT / path).is_file() for path in there), there
+    assert "https://e.org/p/raw/v0.1.0/docs/images/" in text
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith("recipes")])
 def test_links_lead_to_files(page):
     text = re.sub(r"<!--.*?-->", "", page_of(page), flags=re.DOTALL)
