@@ -16,6 +16,7 @@ from pellucid.cli.app import app
 
 PAGE = Path(__file__).with_name("cli.md")
 
+_TEXT_TYPES = re.compile(r" <(?:list\[)?(?:str|path|Path)\]?>")  # no news: an option without a type is a text or a path
 _SHARED_BY = 2  # commands with an argument or option of the same help; from here on the page describes it once
 
 _HEAD = """<!-- Written by `make help-docs` from the commands' --help. Do not edit. -->
@@ -23,8 +24,9 @@ _HEAD = """<!-- Written by `make help-docs` from the commands' --help. Do not ed
 # Command line
 
 `pellucid COMMAND --help` shows a command with all its options; here, [arguments and options of many
-commands](#arguments-and-options-of-many-commands) are described once, and bounds of numbers are left out. Results go to
-stdout, everything else to stderr. See also [exit codes](errors.md#exit-codes-of-the-command-line).
+commands](#arguments-and-options-of-many-commands) are described once; bounds of numbers, types of text and further
+examples are left out. Results go to stdout, everything else to stderr. See also [exit
+codes](errors.md#exit-codes-of-the-command-line).
 """
 
 
@@ -32,14 +34,16 @@ def page() -> str:
     """Return the page: the help of `pellucid`, the options of many commands, and the help of each command."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
     nested = ([name, *(f"{name} {inner}" for inner in getattr(c, "commands", ()))] for name, c in commands.items())
-    texts = {command: _without_bounds(help_text(command)) for command in chain.from_iterable(nested)}
+    texts = {command: _shortened(help_text(command)) for command in chain.from_iterable(nested)}
     counts = Counter(chain.from_iterable(set(option_blocks(text).values()) for text in texts.values()))
     commonest = {_by_name(option): option for option in sorted(counts, key=lambda option: (counts[option], option))}
     shared = {option for option in commonest.values() if counts[option] >= _SHARED_BY}
-    rows = "".join(f"| `{flags}` | {description} |\n" for flags, description in sorted(shared, key=_by_name))
+    rows = "".join(
+        f"| `{_TEXT_TYPES.sub('', flags)}` | {description} |\n" for flags, description in sorted(shared, key=_by_name)
+    )
     table = f"\n## Arguments and options of many commands\n\n| | |\n|---|---|\n{rows}"
     sections = "".join(_section(f"pellucid {command}", _without(text, shared)) for command, text in texts.items())
-    return _HEAD + _overview(help_text("")) + table + sections
+    return _HEAD + _overview(help_text("")) + table + _TEXT_TYPES.sub(lambda match: " " * len(match[0]), sections)
 
 
 def _overview(text: str) -> str:
@@ -66,9 +70,10 @@ def option_blocks(text: str) -> dict[str, tuple[str, str]]:
     return {block: (part[0], re.sub(r"\s+", " ", "".join(part[1:])).replace("|", "\\|")) for block, part in parts}
 
 
-def _without_bounds(text: str) -> str:
-    """Return a help text without the bounds of numbers and what braces in its usage say."""
+def _shortened(text: str) -> str:
+    """Return a help text without the bounds of numbers, words that repeat its usage, and all but three examples."""
     text = re.sub(r"^Usage: (pellucid(?: \w+)*)(?: \[OPTIONS\])?", r"\1", text).replace(" range>", ">      ")
+    text = re.sub(r"(  Examples:\n(?:    .*\n){3})(?:    .*\n)+", r"\1", text)
     text = re.sub(r";\s+(?:\d+<=)?x[<>]=?\d+\]", "]", text)
     return re.sub(r"\s+\[(?:required|(?:\d+<=)?x[<>]=?\d+)\]", "", text)
 
