@@ -18,11 +18,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -349,15 +351,71 @@ def written(*packages: str) -> str:
     return ", ".join([system, *versions])
 
 
-def read_or_make(path: Path, make: Callable[[], Any]) -> Any:
-    """Return the JSON in a file; where it is not there, it is made and written first."""
-    from pellucid.persistence.store import read_json, write_json
+class Kept:
+    """What was measured, a line of JSON each; nothing is measured twice, and a run that was stopped goes on.
 
-    if not path.exists():
-        value = make()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, value)
-    return read_json(path)
+    Several processes may measure parts: each reads the files of all whose names begin alike, and writes its own.
+
+    Attributes:
+        path: the file that is written, such as "work/rows-0.jsonl".
+        values: key -> what was measured.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there; the line at which a process was killed does not count."""
+        self.path, self.values = path, dict[str, Any]()
+        for file in sorted(path.parent.glob(f"{path.stem.rstrip('0123456789')}*{path.suffix}")):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                with suppress(json.JSONDecodeError):
+                    key, value = json.loads(line)
+                    self.values[key] = value
+
+    def get(self, key: str, measure: Callable[[], Any]) -> Any:
+        """Return the value of `key`, measured now if need be."""
+        if key not in self.values:
+            line = json.dumps([key, measure()], ensure_ascii=False)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(f"\n{line}")
+            self.values[key] = json.loads(line)[1]
+            print(line[:300], flush=True)
+        return self.values[key]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A function that returns figures, measured once for each of its settings.
+
+    Attributes:
+        measure: what is given, and settings by their names -> figures as JSON has them.
+        grid: the settings of each row.
+        version: another one measures anew.
+    """
+
+    measure: Callable[..., Mapping[str, Any]]
+    grid: Sequence[Mapping[str, Any]]
+    version: int = 1
+
+    def rows(self, kept: Kept, *given: Any, part: int = 0, parts: int = 1) -> list[dict[str, Any]]:
+        """Return the settings and figures of each row; of the rows that are not kept only this part is measured."""
+        found = []
+        for number, settings in enumerate(self.grid):
+            key = json.dumps([self.measure.__name__, self.version, settings], ensure_ascii=False)
+            if number % parts == part or key in kept.values:
+                found.append({**settings, **kept.get(key, partial(self.measure, *given, **settings))})
+        return found
+
+
+def experiment(*settings: Mapping[str, Any], version: int = 1, **grid: Iterable[Any]) -> Callable[..., Experiment]:
+    """Return what makes an experiment of a function: `@experiment(chooser=["fps", "kmeans"], seed=range(5))`.
+
+    Args:
+        settings: of single rows, where not every combination is measured.
+        version: as `Experiment` has it.
+        grid: name -> values, of which every combination is measured.
+    """
+    rows = settings or tuple(dict(zip(grid, values)) for values in product(*grid.values()))
+    return partial(Experiment, grid=rows, version=version)
 
 
 def results_path(script: str) -> Path:

@@ -139,10 +139,24 @@ def test_results_are_read_as_they_were_written(tmp_path_factory, figures):
     }
 
 
-def test_what_is_kept_is_made_once(tmp_path):
-    path, made = tmp_path / "folder" / "a.json", []
-    values = [kit.read_or_make(path, lambda: made.append(1) or {"x": [1.5]}) for _ in range(2)]
-    assert values == [{"x": [1.5]}] * 2 and len(made) == 1
+def test_an_experiment_is_measured_once_for_each_setting_in_parts_and_goes_on(tmp_path):
+    asked = []
+
+    @kit.experiment(chooser=["fps", "é"], n=[2, 3])
+    def scores(factor, chooser, n):
+        asked.append((chooser, n))
+        return {"score": factor * n}
+
+    first = scores.rows(kit.Kept(tmp_path / "rows-0.jsonl"), 10, part=0, parts=2)
+    assert asked == [("fps", 2), ("é", 2)] and first[0] == {"chooser": "fps", "n": 2, "score": 20}
+    with open(tmp_path / "rows-0.jsonl", "a") as file:
+        file.write('\n["killed he')
+    rows = scores.rows(kit.Kept(tmp_path / "rows-1.jsonl"), 10, part=1, parts=2)
+    assert [row["score"] for row in rows] == [20, 30, 20, 30] and len(asked) == 4
+    assert scores.rows(kit.Kept(tmp_path / "rows-0.jsonl"), 10) == rows and len(asked) == 4
+    kit.Experiment(scores.measure, scores.grid, version=2).rows(kit.Kept(tmp_path / "rows-0.jsonl"), 10)
+    assert len(asked) == 8  # another version is measured anew
+    assert scores.rows(kit.Kept(tmp_path / "rows-0.jsonl"), 10) == rows  # behind the line that was cut off
 
 
 def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):

@@ -32,11 +32,11 @@ from papers.keytokens.alignment import (
 from papers.keytokens.heads import random_head
 from papers.keytokens.language_page import figures
 from papers.keytokens.rates import EmbeddedTexts
-from papers.keytokens.retrieval import FIXED, KS, MS, Kept, sparse_scores
+from papers.keytokens.retrieval import FIXED, KS, MS, sparse_scores
 from papers.keytokens.spectrum import sweep, sweep_table, variation, variation_table
 from papers.keytokens.tables import INSTRUCTION, TABLE_2, TABLE_4, TABLE_5, tokens_line
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
-from papers.kit import Figure, processor, run_script
+from papers.kit import Figure, Kept, processor, run_script
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.spectra import level, shares, split
 from papers.vector_cache import CachedEncoder, Vectors
@@ -141,7 +141,7 @@ class Bench:
             self.encoders[TUNED] = Encoders(options.tuned, options.work_dir)
         names = [one.weights for one in self.encoders.values()]
         counts = (options.skip, options.texts, options.prompted, options.words)
-        self.kept = Kept(options.work_dir / f"key-tokens-{'-'.join([*names, *map(str, counts)])}.json")
+        self.kept = Kept(options.work_dir / f"key-tokens-{'-'.join([*names, *map(str, counts)])}-.jsonl")
 
     @cached_property
     def sentences(self) -> list[str]:

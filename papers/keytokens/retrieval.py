@@ -10,7 +10,6 @@ a run that was killed goes on; the folders of WORK are those of papers/ldir/tabl
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
@@ -23,7 +22,7 @@ import numpy as np
 from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, text_head
 from papers.keytokens.index import BOTH, Cell, KeyTokenIndex, query_tokens, searches
-from papers.kit import Figure, Table, run_script, written
+from papers.kit import Figure, Kept, Table, run_script, written
 from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
@@ -31,7 +30,6 @@ from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
-from pellucid.persistence.store import read_json, write_json
 from pellucid.text.tables import read_texts
 from pellucid.transformer import open_backbone
 from recipes.lexicon_head import fit_rows
@@ -187,22 +185,6 @@ def timings(
     return {name: float(np.median(times)) for name, times in found.items()}
 
 
-class Kept:
-    """What was measured, on disk; nothing is measured twice."""
-
-    def __init__(self, path: Path) -> None:
-        """Read what is there."""
-        self.path, self.values = path, read_json(path) if path.exists() else {}
-
-    def get(self, key: str, measure: Callable[[], Any]) -> Any:
-        """Return the value of `key`, measured now if need be."""
-        if key not in self.values:
-            self.values[key] = measure()
-            write_json(self.path, self.values)
-            print(key, json.dumps(self.values[key])[:300], flush=True)
-        return self.values[key]
-
-
 def develop(bench: Bench, kept: Kept, name: str) -> str:
     """Return the adjustment under which a head finds most for SciFact's training queries."""
     kinds = KINDS.get(name, MEANS)
@@ -352,7 +334,7 @@ def cost_tables(values: Values, dimension: int, n_tokens: int) -> Iterator[tuple
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Measure what is not yet known and yield what the page shows."""
-    bench, kept = Bench(options.data, options.work_dir), Kept(options.work_dir / "keytoken-retrieval.json")
+    bench, kept = Bench(options.data, options.work_dir), Kept(options.work_dir / "keytoken-retrieval.jsonl")
     chosen = {}
     for name in HEADS:
         chosen[name] = develop(bench, kept, name)

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from papers.keytokens.rates import EmbeddedTexts, measure
 from papers.keytokens.spectrum import FACTORS, contributions, sweep, sweep_table, variation, variation_table
 from papers.spectra import level, project, shares, split
-from pellucid.core.pca import Moments, spectrum_of
+from pellucid.core.pca import spectrum_of
 from pellucid.errors import InputError
 from pellucid.transformer.tokenwords import readable
 
@@ -94,11 +94,6 @@ def test_embeddings_of_another_width_are_told():
     for call in (project, split):
         with pytest.raises(InputError, match=r"embeddings \[n, 7\]"):
             call(found, np.ones((2, 6)))
-
-
-def test_moments_before_any_row():
-    empty = Moments()
-    assert empty.count == 0
 
 
 def test_variation_is_the_mean_over_texts_of_the_part_along_each_component():

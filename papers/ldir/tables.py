@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import inspect
-import json
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import chain, product, starmap
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +26,7 @@ import numpy as np
 import pellucid
 from papers.bm25 import PLAIN as PLAIN_BM25
 from papers.bm25 import STEMMED, bm25_scores
-from papers.kit import Figure, Table, cell_text, read_or_make, run_script, written
+from papers.kit import Figure, Kept, Table, cell_text, experiment, run_script, written
 from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, Coordinates, bag_of_words, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
 from papers.ldir.frame import frame_points
@@ -83,6 +82,8 @@ class Bench:
         """Find the sets; nothing is encoded yet."""
         self.encoder, self.data, self.work = encoder, data, work
         self.corpus = data / "raw_english" / "open_licence.txt.xz"
+        digest = hashlib.sha256(encoder.encode.name.encode()).hexdigest()[:8]
+        self.kept = Kept(work / f"rows-{digest}-.jsonl")
         self.tasks = {kind: [t for t in find_tasks(data) if t.kind == kind] for kind in KINDS}
 
     def score(self, model: Any, names: Sequence[str] = KINDS) -> dict[str, float]:
@@ -95,10 +96,10 @@ class Bench:
         """Return anchor texts, chosen once and kept."""
         most = n if method == "kmeans" else max(SIZES)  # of the other methods the first m are the choice for m
         code = hashlib.sha256(inspect.getsource(CHOOSERS[method]).encode()).hexdigest()[:8]
-        path = self.work / "chosen" / f"{self.encoder.folder}-{method}-{most}-{seed}-{code}.json"
         settings: dict[str, Any] = {"settings": CANDIDATES, "work_dir": self.work / self.encoder.folder}
         settings |= {"method": frame_points if method == "frame" else method, "seed": seed, "show_progress_bar": False}
-        chosen = read_or_make(path, lambda: choose_anchors(self.encoder.encode, self.corpus, most, **settings))
+        choose = partial(choose_anchors, self.encoder.encode, self.corpus, most, **settings)
+        chosen = self.kept.get(f"{method}-{most}-{seed}-{code}", choose)
         return list(chosen[:n])
 
     def model(self, method: str, n: int, variant: str = PLAIN, seed: int = 0) -> Coordinates:
@@ -112,6 +113,11 @@ class Bench:
         folder = self.work / self.encoder.folder
         candidates = prepare_candidates(self.encoder.encode, self.corpus, CANDIDATES, folder, show_progress_bar=False)
         return unit_rows(np.asarray(candidates.vectors[:_SAMPLE], np.float32))
+
+    @cached_property
+    def sentences(self) -> Vectors:
+        """Rows of sentences of the corpus at length 1, from which floors are drawn."""
+        return unit_rows(self.encoder.encode(corpus_sentences(self.data, _SAMPLE)))
 
     @cached_property
     def split(self) -> Development:
@@ -142,8 +148,7 @@ def rows_of(bench: Bench) -> Iterator[Row]:
     yield _own_row(bench)
     for n in CLOSER:
         yield _bundled_row(bench, n)
-    for method, n, variant in plan():
-        yield _row(bench, method, n, variant)
+    yield from anchor_row.rows(bench.kept, bench)
 
 
 def _own_row(bench: Bench) -> Row:
@@ -161,17 +166,21 @@ def _bundled_row(bench: Bench, n: int) -> Row:
     return {**bench.measured(model, name, n), "faithful": float(bundled.faithfulness().mean())}
 
 
-def _row(bench: Bench, method: str, n: int, variant: str) -> Row:
+@experiment(*({"method": method, "n": n, "variant": variant} for method, n, variant in plan()))
+def anchor_row(bench: Bench, method: str, n: int, variant: str) -> Row:
+    """Measure one model."""
     model = bench.model(method, n, variant)
-    row = bench.measured(model, method, n, variant)
+    found = bench.measured(model, method, n, variant)
     if method == "uniform":  # the mean over seeds
         again = [bench.score(bench.model(method, n, variant, seed), ["STS"]) for seed in range(1, SEEDS)]
-        row["scores"] |= {task: float(np.mean([row["scores"][task], *(a[task] for a in again)])) for task in again[0]}
+        found["scores"] |= {
+            task: float(np.mean([found["scores"][task], *(a[task] for a in again)])) for task in again[0]
+        }
     if not model.rule:
-        row["faithful"] = faithfulness(model.matrix, bench.model(method, n).matrix)
+        found["faithful"] = faithfulness(model.matrix, bench.model(method, n).matrix)
     if variant in BINARY:
-        row["load"] = bench.load(model)
-    return row
+        found["load"] = bench.load(model)
+    return found
 
 
 def faithfulness(matrix: Vectors, anchors: Vectors) -> float:
@@ -192,18 +201,19 @@ def word_rows(bench: Bench) -> Iterator[Row]:
 def floor_rows(bench: Bench) -> Iterator[Row]:
     """Measure the encoder, random directions (the means of some draws), and one draw of each other floor."""
     yield _own_row(bench)
-    sample = unit_rows(bench.encoder.encode(corpus_sentences(bench.data, _SAMPLE)))
-    for n in SIZES:
-        yield _floor_row(bench, sample, FLOOR, n, PLAIN, SEEDS)
-    for method, n, variant in product((FLOOR, RANDOM), CLOSER, FLOOR_FORMS):
-        if (method, variant) != (FLOOR, PLAIN):
-            yield _floor_row(bench, sample, method, n, variant, 1)
+    yield from floor_row.rows(bench.kept, bench)
 
 
-def _floor_row(bench: Bench, sample: Vectors, method: str, n: int, variant: str, n_draws: int) -> Row:
+FLOORS = [(FLOOR, n, PLAIN, SEEDS) for n in SIZES]
+FLOORS += [(*key, 1) for key in product((FLOOR, RANDOM), CLOSER, FLOOR_FORMS) if (key[0], key[2]) != (FLOOR, PLAIN)]
+
+
+@experiment(*(dict(zip(("method", "n", "variant", "n_draws"), floor)) for floor in FLOORS))
+def floor_row(bench: Bench, method: str, n: int, variant: str, n_draws: int) -> Row:
+    """Measure draws of one floor."""
     draws = []
-    for vectors in floor_draws(sample, n, n_draws)[method]:
-        model = VARIANTS[variant](bench.encoder.encode, vectors, sample)
+    for vectors in floor_draws(bench.sentences, n, n_draws)[method]:
+        model = VARIANTS[variant](bench.encoder.encode, vectors, bench.sentences)
         figures = bench.measured(model, method, n, variant)
         if variant in BINARY:
             figures["load"] = bench.load(model)
@@ -470,15 +480,9 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     encoders = open_encoders(options.work_dir, bfloat16=options.bfloat16)
     benches = [Bench(encoder, options.data, options.work_dir) for encoder in encoders]
     if "floors" in options.only:
-        yield from floor_figures(Rows(_printed(floor_rows, benches)))
+        yield from floor_figures(Rows(chain.from_iterable(map(floor_rows, benches))))
     if "tables" in options.only:
-        yield from figures(Rows([*_printed(rows_of, benches), *word_rows(benches[-1])]))
-
-
-def _printed(measured: Callable[[Bench], Iterator[Row]], benches: list[Bench]) -> Iterator[Row]:
-    for row in chain.from_iterable(map(measured, benches)):
-        print(json.dumps(row), flush=True)
-        yield row
+        yield from figures(Rows([*chain.from_iterable(map(rows_of, benches)), *word_rows(benches[-1])]))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@ r"""The ablation of the LENS paper (its table 5 and figure 3) on a small causal 
 
     python -m papers.lens.ablation --data shared/data --work-dir WORK --write
 
-What is trained on, and how, is the same in all runs and stands in `RECIPE`. Every run is kept in the work folder as
-JSON and not done again; a run takes about a minute on one core.
+What is trained on, and how, is the same in all runs and stands in `RECIPE`. Every run is kept in the work folder and
+not done again; a run takes about a minute on one core, and --part and --parts divide them among processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
-from papers.kit import MIN_SEEDS, Figure, Interval, Table, Verdict, read_or_make, run_script, written
+from papers.kit import MIN_SEEDS, Experiment, Figure, Interval, Kept, Table, Verdict, run_script, written
 from papers.ldir.development import reciprocal_rank
 from papers.models import kept_encoder, minilm_path
 from papers.vector_cache import Vectors
@@ -130,7 +130,7 @@ class Bench:
     def __init__(self, data: Path, model: Path, work: Path, recipe: Recipe) -> None:
         """Find what was measured with this recipe; nothing is read yet."""
         self.data, self.model, self.work, self.recipe = data, model, work, recipe
-        self.kept = work / hashlib.sha256(repr(recipe).encode()).hexdigest()[:8]
+        self.kept = work / f"runs-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:8]}"
         self.pairs = all_paraphrases(data / "parallel" / "tatoeba", test_sentences(data / "sts"))
         self.development, others = divided(self.pairs, recipe.development)
         self.rows = self._training_rows(others)
@@ -148,18 +148,11 @@ class Bench:
             path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
         return read_training_sets(path)[0].rows
 
-    def result(self, run: Run) -> dict[str, Any]:
-        """Return what a run gave, from the work folder or by doing it."""
-
-        def measured() -> dict[str, Any]:
-            start = time.perf_counter()
-            result = self._dense(run) if run.dense else self._lexicon(run)
-            seconds = round(time.perf_counter() - start, 1)
-            shown = " ".join(f"{name} {value:.1f}" for name, value in result["scores"].items())
-            print(f"{run.name}: {shown}, {seconds:.0f} s", flush=True)
-            return {**asdict(run), **result, "seconds": seconds}
-
-        return dict(read_or_make(self.kept / f"{run.name}.json", measured))
+    def result(self, **settings: Any) -> dict[str, Any]:
+        """Return what a run gives."""
+        run, start = Run(**settings), time.perf_counter()
+        result = self._dense(run) if run.dense else self._lexicon(run)
+        return {**result, "seconds": round(time.perf_counter() - start, 1)}
 
     def _lexicon(self, run: Run) -> dict[str, Any]:
         attention: Attention = "causal" if run.attention == "uni" else "bidirectional"
@@ -507,7 +500,11 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     options.model = options.model or options.data / "lm" / "gpt-neo-3m-stories"
     bench = Bench(options.data, options.model, options.work_dir, RECIPE)
     yield from {"queries": f"{len(bench.rows):,}", "pairs": f"{len(bench.pairs):,}"}.items()
-    yield from figures(map(bench.result, planned(options.seeds)))
+    runs = Experiment(Bench.result, [asdict(run) for run in planned(options.seeds)])
+    kept = Kept(bench.kept / f"run-{options.part}.jsonl")
+    results = runs.rows(kept, bench, part=options.part, parts=options.parts)
+    if len(results) == len(runs.grid):
+        yield from figures(results)
 
 
 if __name__ == "__main__":
@@ -516,6 +513,8 @@ if __name__ == "__main__":
         {
             "--model": {"type": Path, "help": "the causal language model [DATA/lm/gpt-neo-3m-stories]"},
             "--seeds": {"type": int, "default": 2, "help": "runs of each kind [2]"},
+            "--part": {"type": int, "default": 0, "help": "do these of the runs, from 0 [0]"},
+            "--parts": {"type": int, "default": 1, "help": "into which the runs are divided among processes [1]"},
         },
         data="sts/, parallel/ and lm/",
         work_dir="results",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -98,10 +98,9 @@ def test_seeds_that_disagree_leave_a_finding_open(script):
     assert script.judge([-0.1] * 4 + [0.0]) is Verdict.DOES_NOT_HOLD
 
 
-def test_a_run_is_kept(script, tmp_path, monkeypatch, capsys):
+def test_a_run_is_kept(script, tmp_path, monkeypatch):
     run = script.Run("bi", "max", 8000)
     bench = script.Bench.__new__(script.Bench)
-    bench.kept, bench.recipe = tmp_path, replace(script.RECIPE, steps=1)
     bench.sets = {"STS12 MSRvid": (["a", "b", "c"], ["a", "b", "d"], np.array([2.0, 1.0, 0.0]))}
     bench.development = [("a", "b"), ("c", "d")]
     axes = {"a": [1, 0, 0], "b": [0.8, 0.6, 0], "c": [0, 0, 1], "d": [0.1, 0, 0.9]}
@@ -110,8 +109,9 @@ def test_a_run_is_kept(script, tmp_path, monkeypatch, capsys):
         return np.array([axes[text] for text in texts])
 
     monkeypatch.setattr(bench, "_lexicon", lambda run: bench._measured(encode), raising=False)
-    first = bench.result(run)
+    runs = script.Experiment(script.Bench.result, [asdict(run)])
+    (first,) = runs.rows(script.Kept(tmp_path / "run-0.jsonl"), bench)
     assert first["scores"]["STS12 MSRvid"] == pytest.approx(86.6, abs=0.1)  # the first two are alike: one tie of three
-    assert first["development"] == 100
+    assert first["development"] == 100 and script.Run(**asdict(run)) == run
     monkeypatch.setattr(bench, "_lexicon", None, raising=False)
-    assert bench.result(run) == first
+    assert runs.rows(script.Kept(tmp_path / "run-1.jsonl"), bench) == [first]
