@@ -74,6 +74,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("model", ["static-en", "static-multi", "lexicon-en"])
 def test_any_texts_and_models(model):
+    model = pellucid.load(model)
     n_sentences = sum(len(cite(text, [])) for text in TEXTS)
     for answer in TEXTS:
         found = cite(answer, TEXTS, model, min_probability=0, top_k=100)

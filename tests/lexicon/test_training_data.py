@@ -85,6 +85,7 @@ def of_bytes(path, content):
     (lambda tmp_path: read_training_sets(tmp_path / "absent.jsonl"), "not found", CorpusError),
     (lambda: read_training_sets([]), "no training files", CorpusError),
     (lambda: TrainingSet("mixed", MIXED), "holds rows of the types", CorpusError),
+    (lambda: TrainingSet("empty", []), "the training set 'empty' has no rows", CorpusError),
 )  # fmt: skip
 def test_a_bad_row_is_named_by_file_and_line_and_a_bad_file_by_name(call, message, error, request):
     check_refused(request, call, message, error)

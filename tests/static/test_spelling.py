@@ -148,11 +148,9 @@ def test_an_index_gives_the_reasons_of_spelled_words(spelled, tmp_path):
 
 def test_an_index_spells_the_words_of_a_query_together(spelled, monkeypatch):
     query = "tokeners the tokeners Tokeners bank A320 xyzzy Bankers garden tokeners"
-    words = WordCache(Analyser(), {"m": spelled})
+    words, batches, spell = WordCache(Analyser(), {"m": spelled}), [], spelled._speller.spell
     one_by_one = [words.query_words("m", word)[0][0][1] for word in query.split()]
     rows, _ = words.query_words("m", query)  # whose words are remembered
-    batches = []
-    spell = spelled._speller.spell
     monkeypatch.setattr(spelled._speller, "spell", lambda chunk: batches.append(chunk) or spell(chunk))
     assert WordCache(Analyser(), {"m": spelled}).query_words("m", query)[0] == rows
     assert [status for _, status, _ in rows] == one_by_one and len(batches) == 1
