@@ -9,6 +9,7 @@ claim, those that it cites and the best hits of BM25 and static-en, also where t
 does: a sentence is right if all of its rationale was chosen; three are chosen at most. Thresholds of the floors are the
 best on training claims, figures are of validation claims, with 95 % intervals over claims. Sentences are edited in one
 number, name or negation and cited beside the abstract they are from; paraphrases are pairs of STS graded 4.8 or more.
+Claims with a support of some probability are counted apart by whether there is evidence among the abstracts.
 `--fit` prints what `pellucid.analysis.citing` has fitted, and F1 by threshold, both of training claims.
 """
 
@@ -165,7 +166,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true")
     arguments = parser.parse_args()
     train, validation = cases(arguments.scifact)
-    lines, floors = dict[str, list[str]](), dict[str, np.ndarray]()
+    lines, floors, supported = dict[str, list[str]](), dict[str, np.ndarray](), list[str]()
     for name in arguments.models:
         model = pellucid.load(name)
         if arguments.fit:
@@ -187,9 +188,16 @@ def main() -> None:
                 score, difference = map(interval_of, (samples, samples - floors.setdefault(setting, samples)))
                 cell = f"{score.value:.1f} ({score.low:.1f} to {score.high:.1f}) | {difference.signed()}"
                 lines.setdefault(method, []).append(cell)
+        has_evidence, highest = (  # of the cite method and the claims that are searched for, the last of the loops
+            np.array(column) for column in zip(*((any(c.gold), v.max(initial=0)) for c, v in zip(parts[1], values)))
+        )
+        for threshold in (citing.MIN_PROBABILITY, citing.SUPPORTED_PROBABILITY):
+            shares = [(highest[of] >= threshold).mean() for of in (has_evidence, ~has_evidence)]
+            supported.append(f"| {name}, from {threshold} | {shares[0]:.0%} | {shares[1]:.0%} |")
     print("| | given: F1 | less words alone | searched: F1 | less words alone |\n|---|---|---|---|---|")
     for method, cells in lines.items():
         print(f"| {method} | {' | '.join(cells[:2])} |")
+    print("\n| claims with a support | with evidence | without |\n|---|---|---|", *supported, sep="\n")
     print_edits(arguments.data, validation["given"])
 
 

@@ -22,6 +22,8 @@ def test_supports_stand_where_they_say_and_are_explained():
         assert PASSAGES[support.passage][support.start : support.end] == support.text and 0.1 <= support.probability
     assert [[c.supports[0].passage for c in found[:2]], found[2].supports] == [[0, 1], ()]
     assert [c.is_supported for c in found] == [True, True, False]
+    (improbable,) = cite("Wine is a drink.", ["The wine of Spain.", "An old car."])
+    assert 0.1 <= improbable.supports[0].probability < 0.25 and not improbable.is_supported
     assert str(found[2]) == "Bananas are yellow fruit. -> unsupported"
     first = found[0].supports[0]
     assert f'-> [passage 0, {first.start}:{first.end}] "A trial' in str(found[0])

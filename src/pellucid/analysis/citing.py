@@ -34,6 +34,9 @@ from pellucid.text.words import split_words
 
 MIN_PROBABILITY = 0.1
 """From which a sentence is a support: the best mean F1 on the training claims of SciFact, with up to 3 a claim."""
+SUPPORTED_PROBABILITY = 0.25
+"""From which a support says that the sentence is supported: of training claims searched for in five abstracts, 63 % of
+those with evidence and 31 % of those without, the best mean accuracy. From `MIN_PROBABILITY`, 99 % and 94 %."""
 _BIAS, _COEFFICIENTS = -3.70, (0.20, 4.52, 0.09, 2.65)
 _MAX_SHOWN, _MAX_SIZE = 200, 200_000_000
 """Characters of a sentence in a line; those of an answer times sentences of passages, a few hundred MB meanwhile."""
@@ -65,7 +68,7 @@ class Citation:
     start: int  # of the sentence, in characters of the answer as given
     end: int  # of the sentence
     text: str  # the sentence
-    is_supported: bool  # whether a sentence supports it in which no number, name or negation differs
+    is_supported: bool  # whether a support of probability 0.25 or more differs in no number, name or negation
     supports: tuple[Support, ...]  # the most probable first; none for a sentence that nothing supports
     _model: Embedder = field(compare=False, repr=False)
 
@@ -116,8 +119,8 @@ def cite(
     """Find the sentences of passages that support each sentence of an answer.
 
     A support is about what the sentence says; whether it agrees, no embedding shows. Numbers and names of the sentence
-    that the passage does not have, and a negation that only one of the two has, are its `differences`; a citation is
-    not `is_supported` if all of its supports have some.
+    that the passage does not have, and a negation that only one of the two has, are its `differences`. A citation
+    `is_supported` if a support without differences has a probability of 0.25 or more.
 
     Args:
         answer: a text.
@@ -139,15 +142,17 @@ def cite(
     found_by = evidence(opened, [answer[slice(*span)] for span in asked], [sentence for *_, sentence in found])
     for span, (scores, numbers, is_english) in zip(asked, found_by):
         text, values = answer[slice(*span)], probabilities(numbers)
+        best = [n for n in map(int, np.argsort(-values, kind="stable")[:top_k]) if values[n] >= min_probability]
         supports = tuple(
             Support(
                 *found[n], float(scores[n]), float(values[n]) if is_english else None,
                 tuple(unsupported_details(text, found[n][-1], texts[found[n][0]])),
             )
-            for n in map(int, np.argsort(-values, kind="stable")[:top_k])
-            if values[n] >= min_probability
+            for n in best
         )  # fmt: skip
-        citations.append(Citation(*span, text, not all(s.differences for s in supports), supports, opened))
+        agreeing = [float(values[n]) for n, support in zip(best, supports) if not support.differences]
+        is_supported = max(agreeing, default=0) >= SUPPORTED_PROBABILITY
+        citations.append(Citation(*span, text, is_supported, supports, opened))
     return Citations(answer, opened.family, tuple(citations))
 
 

@@ -151,7 +151,7 @@ class _Tools:
         """Find the sentences of passages that support each sentence of an answer.
 
         A support is `passages[passage][start:end]`. Check its `differences`: numbers, names and negations. A sentence
-        without a support that agrees is not `is_supported`.
+        without a probable support that agrees is not `is_supported`.
         """
         check_explained(answer)
         return cite(answer, passages, self._model(model), top_k=top_k).to_dict()
