@@ -263,7 +263,7 @@ class QdrantIndex:
             _plan=replace(plan, unknown=()),  # of an unknown word, hundreds of terms would be counted to suggest one
         )  # fmt: skip
 
-    def why_not(self, *arguments: Any, **options: Any) -> NoReturn:
+    def why_not(self, query: str, id: str | int, top_k: int = 10) -> NoReturn:
         """Refuse: a server ranks its candidates alone."""
         raise InputError("why_not ranks all documents, which Qdrant does not; use an index on disk: pellucid.Index")
 
