@@ -1,7 +1,5 @@
 """Commands of `pellucid` that are run in the process of a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small model of every family."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Work in a forked process, and in several threads at once."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

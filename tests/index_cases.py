@@ -1,7 +1,5 @@
 """What an index finds: conditions and the documents they choose, BM25 from its definition, a sparse part."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

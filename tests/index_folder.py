@@ -1,7 +1,5 @@
 """A small index with everything in it, what it answers, and how its commit is written anew: for attacks on it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

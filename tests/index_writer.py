@@ -1,7 +1,5 @@
 """Changes of an index that show half of a commit: documents come and go in pairs, of which both hold one version."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import pellucid

@@ -1,7 +1,5 @@
 """A family that is simple enough to check by eye: a text is the counts of its letters."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

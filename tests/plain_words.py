@@ -1,7 +1,5 @@
 """What static models compute, in a form to read: the reference that the C kernels are compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

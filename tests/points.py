@@ -1,7 +1,5 @@
 """Vectors to choose points from."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays

@@ -1,7 +1,5 @@
 """Attacks on a run that can be resumed: it is stopped at its writes, its text is replaced, its state is damaged."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from damage import LOSSES, damages, files_of, flips
 from pellucid.errors import InputError, ModelFolderError
 
 
@@ -72,23 +71,13 @@ def reversed_lines(path: Path) -> None:
 
 
 def assert_damage_is_refused(run: Callable[[Path], Any], folder: Path, *, unused: tuple[str, ...] = ()) -> int:
-    """Resume with each file of the state flipped in three places, cut short, and gone; return how many files."""
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != ".lock"]
-    files = [file for file in files if not any(part in unused for part in file.relative_to(folder).parts)]
-    for file in files:
-        content = file.read_bytes()
-        broken: list[bytes | None] = [None, content[:-2], content[: len(content) // 2]]
-        for place in (0, len(content) // 2, len(content) - 2):
-            broken.append(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        for damage in broken:
-            copy = folder.with_name("damaged")
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(folder, copy)
-            damaged = copy / file.relative_to(folder)
-            damaged.unlink()
-            if damage is not None:
-                damaged.write_bytes(damage)
-            with pytest.raises((ModelFolderError, InputError)) as error:
-                run(copy)
-            assert damaged.name in str(error.value), (file, damage and len(damage), str(error.value))
+    """Resume with each file of the state flipped in some places, cut short, and gone; return how many files."""
+    files = [file for file in files_of(folder) if not any(part in unused for part in file.relative_to(folder).parts)]
+    ways = {how: LOSSES[how] for how in ("gone", "half", "two bytes less")} | flips(1)
+    for file, how in damages(folder, ways, files):
+        shutil.rmtree(folder.with_name("damaged"), ignore_errors=True)
+        shutil.copytree(folder, folder.with_name("damaged"))
+        with pytest.raises((ModelFolderError, InputError)) as error:
+            run(folder.with_name("damaged"))
+        assert file.name in str(error.value), (file, how, str(error.value))
     return len(files)

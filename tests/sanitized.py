@@ -1,7 +1,5 @@
 """The package with kernels compiled for AddressSanitizer and UndefinedBehaviorSanitizer."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

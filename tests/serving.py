@@ -1,7 +1,5 @@
 """A server of the test's own, in a thread or a process, and what asks it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """What the tests of the toolkit share: a family whose every number is written down, and checks of the views."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

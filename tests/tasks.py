@@ -1,7 +1,5 @@
 """Small task folders of every kind that evaluation reads, and a model of two dimensions to score on them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

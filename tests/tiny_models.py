@@ -1,7 +1,5 @@
 """Transformers of two layers and 32 dimensions with random weights, and tokenizers of a few dozen tokens."""
 
-from __future__ import annotations
-
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 WORDS = "a man is riding the horse on beach rapid quickly swift car cars vehicle doctor gave sick boy medicine".split()

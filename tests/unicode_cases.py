@@ -1,7 +1,5 @@
 """Texts in which strings that look alike differ, and the same texts in other strings."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from hypothesis import strategies as st

@@ -1,25 +1,24 @@
 """Near-duplicates: what is found, beside a plain reference; groups, files, other families, bad input."""
 
-from __future__ import annotations
-
 import gzip
 import json
+import math
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 from typer.testing import CliRunner
 
 import pellucid
+from index_cases import SparseLetters as Letters
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.bulk import duplicates, near_duplicates, write_kept
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.cli.app import app
-from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
@@ -27,19 +26,6 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
 WORDS = [start + chr(97 + number) for start in ("word", "term") for number in range(20)] + ["5", "7"]
-
-
-class Letters(Embedder):
-    """Counts of letters as sparse rows: a family of its own."""
-
-    family = "letters"
-
-    def _encode(self, texts, role, *, batch_size, show_progress_bar):
-        counts = [[text.count(letter) for letter in "abcdefghij"] for text in texts]
-        return sparse.csr_matrix(np.array(counts, np.float32).reshape(len(texts), 10))
-
-    def get_embedding_dimension(self):
-        return 10
 
 
 @pytest.fixture(scope="module")
@@ -273,6 +259,7 @@ def test_twice_is_the_same(model):
 
 
 def test_other_families(model):
+    check(duplicates(["worda"], model), {})
     texts = random_texts(60)
     for other in (AnchorEmbedder(model, WORDS[:5]), EnsembleEmbedder([model, AnchorEmbedder(model, WORDS[:9])])):
         check(duplicates(texts, other, threshold=0.8), plain(other, texts, 0.8))
@@ -280,27 +267,19 @@ def test_other_families(model):
     check(duplicates(letters, Letters(), threshold=0.9), plain(Letters(), letters, 0.9))
 
 
-def test_no_duplicates_and_one_text(model):
-    assert duplicates(["worda"], model).pairs == ()
-    found = duplicates(["worda", "wordb"], model)
-    assert found.representative_indices == [0, 1] and "0 of 2 texts" in found.to_text()
-
-
-@pytest.mark.parametrize("threshold", [0, -1, 1.01, float("nan"), "0.9", None])
-def test_a_threshold_out_of_range_is_refused(model, threshold):
-    with pytest.raises(InputError, match="threshold"):
-        duplicates(["worda"], model, threshold=threshold)
-
-
-def test_what_is_no_corpus_is_refused(model, tmp_path):
-    for corpus, encoder, message in (
-        ([], model, "no text"),
-        (["worda", None], model, "item 1"),
-        (tmp_path / "absent.txt", model, "not found"),
-        (["worda"], len, r"the encoder \(len\)"),
-    ):
-        with pytest.raises((InputError, CorpusError), match=message):
-            duplicates(corpus, encoder)
+@pytest.mark.parametrize(
+    ("corpus", "options", "message"),
+    [
+        *((["worda"], {"threshold": threshold}, "threshold") for threshold in (0, -1, 1.01, math.nan, "0.9", None)),
+        ([], {}, "no text"),
+        (["worda", None], {}, "item 1"),
+        (Path("absent.txt"), {}, "not found"),
+        (["worda"], {"model": len}, r"the encoder \(len\)"),
+    ],
+)
+def test_what_is_no_corpus_or_threshold_is_refused(model, corpus, options, message):
+    with pytest.raises((InputError, CorpusError), match=message):
+        duplicates(corpus, **{"model": model, **options})
 
 
 def test_nan_is_refused():

@@ -1,7 +1,5 @@
 """The commands that look into a model, change it and make anchor models, on a model of five words."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 
@@ -41,11 +39,6 @@ def encoder(monkeypatch, fruit):
     return model
 
 
-def test_reasons_of_a_model_that_is_no_encoder_are_exact(run):
-    told = run("explain", "apple", "pear", "--reasons", "measured", "-m", "fruit", code=1).stderr
-    assert "whose rows are exact" in told and "give one with --model" in " ".join(told.split())
-
-
 @pytest.mark.parametrize("kind", ["words", "measured", "sentences"])
 def test_a_command_takes_the_kind_of_reasons(run, encoder, kind):
     shown = run("explain", "apple and pear", "the pear", "--reasons", kind).stdout
@@ -77,22 +70,6 @@ def test_an_edited_model_is_what_the_methods_make(run, fruit):
     assert mine.encode(LINES) == pytest.approx(expected.encode(LINES), abs=1e-6)
     compared = json.loads(run("compare", "pairs.tsv", "-m", "fruit", "-m", "mine", "--json").stdout)
     assert compared["names"] == ["fruit", "mine"] and len(compared["scores"]) == len(LINES) - 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message", "code"),
-    [
-        ([], "nothing to edit", 1),
-        (["--without", "no such"], "no dimension is called", 1),
-        (["--scale", "1"], "is not DIMENSION=FACTOR", 2),
-        (["--scale", "1=much"], "is not DIMENSION=FACTOR", 2),
-        (["--rename", "1=a", "--rename", "1=b"], "'1' is given twice", 2),
-        (["--merge", "1"], "two dimensions", 1),
-    ],
-)
-def test_an_edit_that_cannot_be_made_is_told_and_writes_nothing(run, tmp_path, options, message, code):
-    assert message in run(*EDIT, *options, code=code).stderr
-    assert not (tmp_path / "mine").exists()
 
 
 def test_an_edit_renames_first_as_its_help_says(run):

@@ -1,7 +1,5 @@
 """No command replaces what is there unless it is told to, or changes what it was given."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The examples in the help of every command: they are parsed, and those that need no teacher and no server are run."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import warnings
 
@@ -14,6 +13,7 @@ pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
 import pellucid  # noqa: E402
+from damage import PLACES, damages, files_of  # noqa: E402
 from families import dense_rows, static_lexicon_model, static_model  # noqa: E402
 from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
 from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
@@ -109,61 +109,30 @@ def outcome(folder, expected, what, strict):
     return "other"
 
 
-def _noisy(content):
-    middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
-
-
 # Files that are gone, cut short, or something else
 
 TORCH = ("lexicon", "named", "key tokens", "anchors", "ensemble")
-LOSSES = {
-    "gone": lambda path, content: None,
-    "empty": lambda path, content: path.write_bytes(b""),
-    "one byte": lambda path, content: path.write_bytes(content[:1]),
-    "half": lambda path, content: path.write_bytes(content[: len(content) // 2]),
-    "two bytes less": lambda path, content: path.write_bytes(content[:-2]),
-    "a pipe": lambda path, content: os.mkfifo(path),
-    "an endless device": lambda path, content: path.symlink_to("/dev/zero"),
-    "a folder": lambda path, content: path.mkdir(),
-    "another file": lambda path, content: path.write_bytes(path.with_name("config.json").read_bytes()[:-2])
-    if path.with_name("config.json").is_file() else path.write_bytes(b"{}"),
-    "noise": lambda path, content: path.write_bytes(_noisy(content)),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.full] * (kind in TORCH)) for kind in FILES])
 def test_a_file_that_is_lost_cut_or_no_file_is_refused_or_nobody_needs_it(folder, expected, kind):
-    for file in [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "README.md"]:
-        content, name = file.read_bytes(), str(file.relative_to(folder))
-        for loss, lose in LOSSES.items():
-            file.unlink()
-            lose(file, content)
-            is_edit = loss == "noise" or name.endswith("dimensions.tsv")  # which may be another model
-            found = outcome(folder, expected[kind], f"{name}: {loss}", strict=not is_edit)
-            may_open = name not in FILES[kind] or (is_edit and loss in ("noise", "two bytes less"))
-            assert found.startswith("refused") or may_open, (name, loss)
-            if kind not in TORCH and loss in ("gone", "a pipe", "an endless device") and name in FILES[kind]:
-                assert name in found, (name, loss)
-            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
-            file.write_bytes(content)
+    for file, loss in damages(folder):
+        name = str(file.relative_to(folder))
+        is_edit = loss in ("noise", "longer") or name.endswith("dimensions.tsv")  # which may be another model
+        found = outcome(folder, expected[kind], f"{name}: {loss}", strict=not is_edit)
+        may_open = name not in FILES[kind] or (is_edit and loss in ("noise", "longer", "two bytes less"))
+        assert found.startswith("refused") or may_open, (name, loss)
+        if kind not in TORCH and loss in ("gone", "a pipe", "an endless device") and name in FILES[kind]:
+            assert name in found, (name, loss)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FILES if kind not in TORCH])
 def test_with_checksums_nothing_but_a_file_stands_in_the_place_of_a_file(folder, kind, checksums):
     checksums()
     vectors(folder)
-    seen = set()
-    for file in [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "README.md"]:
-        content = file.read_bytes()
-        seen.add(file.name)
-        for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
-            file.unlink()
-            make(file)
-            refused(folder)
-            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
-            file.write_bytes(content)
-    assert {"config.json", "dimensions.tsv"} <= seen
+    for _ in damages(folder, {how: PLACES[how] for how in ("a pipe", "an endless device", "a folder")}):
+        refused(folder)
+    assert {"config.json", "dimensions.tsv"} <= {file.name for file in files_of(folder)}
 
 
 # Numbers and settings that make no model

@@ -1,7 +1,5 @@
 """A model that was used may be pickled, copied, sent to other processes and shared by threads: always equal vectors."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import shutil

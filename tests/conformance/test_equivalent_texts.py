@@ -1,7 +1,5 @@
 """Strings that are the same text have the same vectors, terms and explanations, in every family and in an index."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

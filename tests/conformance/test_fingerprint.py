@@ -1,11 +1,10 @@
 """A model has one fingerprint: equal for what is the same model, another after any change of what it computes with."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -29,6 +28,11 @@ def same(first, second):
     return same_model(fingerprint(pellucid.load(first)), json.loads(json.dumps(fingerprint(pellucid.load(second)))))
 
 
+def assert_all_differ(models):
+    prints = [fingerprint(pellucid.load(model)) for model in models]
+    assert [pair for pair in combinations(range(len(models)), 2) if same_model(*(prints[n] for n in pair))] == []
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_copies_and_saved_models_have_the_fingerprint_of_the_first(model, name, tmp_path):
     for other in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -49,9 +53,7 @@ def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_p
             for number, (_, edited) in enumerate(found[-3:]):
                 edited.save_pretrained(tmp_path / f"{name}{number}")
                 assert same(pellucid.load(tmp_path / f"{name}{number}"), edited), (name, number)
-    for first in range(len(found)):
-        for second in range(first):
-            assert not same(found[first][1], found[second][1]), (found[first][0], found[second][0])
+    assert_all_differ([each for _, each in found])
 
 
 def test_every_setting_of_a_transformer_counts(every_family):
@@ -63,8 +65,7 @@ def test_every_setting_of_a_transformer_counts(every_family):
         lexicon.with_instruction("find"),
         tokens.with_settings(replace(tokens.settings, top_k=19)),
     ]
-    for first in range(len(others)):
-        assert not any(same(others[first], model) for model in (lexicon, tokens, *others[:first]))
+    assert_all_differ([lexicon, tokens, *others])
 
 
 def test_one_weight_of_a_transformer_counts(every_family):
@@ -106,8 +107,7 @@ def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
         changed(lambda other: other.bfloat16()),
         changed(lambda other: other[1].__init__(16, pooling_mode="cls")),
     ]
-    for first in range(len(others)):
-        assert not any(same(others[first], other) for other in (model, *others[:first]))
+    assert_all_differ([model, *others])
 
 
 @given(st.data())
@@ -135,8 +135,7 @@ def test_every_way_of_saving_a_static_model_is_a_model_of_its_own(tmp_path):
         model.save_pretrained(tmp_path / dtype, dtype=dtype)
         found.append(pellucid.load(tmp_path / dtype))
     assert same(found[2], model)  # float16, as it was
-    different = [model, found[1], found[3], found[4]]
-    assert not any(same(one, other) for number, one in enumerate(different) for other in different[:number])
+    assert_all_differ([model, found[1], found[3], found[4]])
 
 
 def test_subwords_and_spelling_count():

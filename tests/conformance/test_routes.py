@@ -1,7 +1,5 @@
 """Every route: token, hosts and methods; known fields and parameters, plain JSON of a bounded size."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

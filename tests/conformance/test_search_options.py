@@ -1,7 +1,5 @@
 """Every option of a search at every door: Python, HTTP, MCP and the command line, with the same hits."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

@@ -1,7 +1,5 @@
 """What holds for each way to search: scores are sums of their rows, and the same after every change of an index."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,8 @@ pytest.importorskip("Stemmer")
 pytest.importorskip("sentence_transformers")
 
 import pellucid
-from families import WORDS, static_lexicon_model, static_model
-from pellucid import EnsembleEmbedder, Index
+from families import ANCHORS, WORDS, first_letters, static_lexicon_model, static_model
+from pellucid import AnchorEmbedder, EnsembleEmbedder, Index
 from pellucid.errors import InputError
 from tiny_models import tiny_lexicon, tiny_sparse_encoder, tiny_transformer
 
@@ -19,6 +17,9 @@ IDS = [f"d{n}" for n in range(len(TEXTS))]
 QUERIES = ["the cat on a mat", "loan", "river bank"]
 MODELS = {
     "static": lambda folder: static_model(),
+    "function": lambda folder: first_letters,
+    "anchors": lambda folder: AnchorEmbedder(static_model(), ANCHORS),
+    "ensemble": lambda folder: EnsembleEmbedder([MODELS["dense"](folder), static_model()]),
     "sparse": lambda folder: static_lexicon_model(),
     "dense": lambda folder: pellucid.load(tiny_transformer(folder, normalize=True)).with_reasons(None),
     "lexicon": lambda folder: tiny_lexicon(),
@@ -54,7 +55,12 @@ def test_scores_are_sums_of_rows_and_those_of_the_texts(part, query):
         why = hit.explain()
         assert hit.score == pytest.approx(sum(row.contribution for row in why.rows), abs=1e-6)
         assert why.pair.scores([(query, hit.text)]) == pytest.approx([hit.score], abs=1e-5)
-        assert index.score(query, hit.id, weights={name: 1}).score == hit.score
+        assert index.score(query, hit.id, weights={name: 1}).score == hit.score == hit.parts[name]
+        assert sum(hit.reasons.terms[name].values) == pytest.approx(hit.score, abs=1e-6)
+        sizes = sorted((abs(row.contribution) for row in hit.reasons.top(10**6)), reverse=True)
+        assert [abs(row.contribution) for row in hit.reasons.top(3)] == sizes[:3] and len(sizes) == len(hit.reasons)
+        assert len({row.key for row in why.rows}) == len(why.rows)
+        assert all(hit.reasons.text[start:end] for row in why.rows for start, end in row.spans2)
     if name != "bm25":
         model = index.snapshot().models[name].encoder
         queries, documents = model.encode_query([query]), model.encode_document([hit.text for hit in hits])
@@ -68,7 +74,8 @@ def test_scores_are_the_same_after_a_rebuild_and_when_opened_again(part):
     before = {query: results(index, name, query) for query in QUERIES}
     assert index.verify() == []
     index.rebuild()
-    models = {name: index.snapshot().models[name].encoder} if name == "dense" else {}  # without reasons to fit
+    is_given = name in ("dense", "ensemble", "function")  # the first two have no reasons to fit
+    models = {name: index.snapshot().models[name].encoder} if is_given else {}
     with Index.open(index.folder, models) as opened:
         for query in QUERIES:
             assert results(index, name, query).expected == before[query] == results(opened, name, query).expected

@@ -4,23 +4,16 @@ Inputs are sines (`sines`). The recorded values were made by the plain formulas 
 and hold on every machine; they contain nothing of the authors' code. papers/fidelity.md lists them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from papers.ldir.farthest import published_farthest_points
 from pellucid import AnchorEmbedder, EnsembleEmbedder, StaticEmbedder
-from pellucid.anchors import farthest_points
 from pellucid.text.words import Vocabulary
 
 LOSSES = [6.329930606, 18.378972407]
 PRODUCTS = [3.181198711, -2.189711253, 0.449591653, -1.16012875, 1.408839112, -1.197098143, -0.647018203]
 ENSEMBLE = 0.119106369
 POOLED = [1.743870965, 1.715354472, 1.619048134, 1.373529765, 0.718476514]
-TOKENS = [[5, 10, 6, 0], [0, 4, 2, 3], [8, 10, 1, 5]]
-RATES = [0.333333333, 0.25, 0.375]
-VARIATION = [-1.578818915, 0.166413449, -0.459099762]
 
 
 def sines(rows: int, columns: int, step: float) -> np.ndarray:
@@ -38,18 +31,6 @@ def softmax(values: np.ndarray) -> np.ndarray:
 
 
 # --- LDIR -------------------------------------------------------------------------------------------------------------
-
-
-def test_farthest_points_with_the_start_left_out():
-    rows = sines(60, 5, 2.3)
-    picks = [0]
-    while len(picks) <= 12:
-        picks.append(int(np.min([((rows - rows[pick]) ** 2).sum(axis=1) for pick in picks], axis=0).argmax()))
-    recorded = [53, 13, 36, 55, 8, 22, 20, 48, 23, 43, 37, 56]
-    assert picks[1:] == recorded
-    assert published_farthest_points(rows.astype(np.float32), 12, start=0).tolist() == recorded
-    unit = units(rows).astype(np.float32)
-    assert published_farthest_points(unit, 12, start=0).tolist() == farthest_points(unit, 13, start=0).tolist()[1:]
 
 
 def test_an_embedding_is_the_cosines_to_the_anchors():
@@ -148,42 +129,3 @@ def test_infonce_and_the_reranker_as_teacher():
     alone, taught = (float(candidate_loss(*tensors, distillation=d, temperature=0.5)) for d in (0.0, 1.0))
     # The authors add the cross-entropy; ours is the divergence, which is less by the teacher's entropy.
     assert [alone, taught - alone] == pytest.approx([contrast, cross_entropy - entropy], rel=1e-6)
-
-
-# --- Key tokens -------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_tokens_and_the_three_rates():
-    from papers.keytokens.rates import EmbeddedTexts, measure
-    from pellucid.keytokens.head import top_tokens
-    from pellucid.transformer.tokenwords import readable
-
-    head, embeddings = sines(12, 4, 1.7), sines(3, 4, 2.3)
-    own = [{0, 3, 7}, {2, 7}, {1, 5, 8, 9}]
-    ranked = np.argsort(-embeddings @ head.T, axis=1, kind="stable").tolist()
-    assert [row[:4] for row in ranked] == TOKENS
-    assert top_tokens(embeddings, head, 4).ids.tolist() == TOKENS
-    found = [tokens & set(row[: len(tokens)]) for tokens, row in zip(own, ranked)]
-    hit = np.mean([bool(tokens & set(row[:2])) for tokens, row in zip(own, ranked)])
-    local = np.mean([len(shared) / len(tokens) for shared, tokens in zip(found, own)])
-    rates = [hit, local, len(set.union(*found)) / len(set.union(*own))]
-    assert rates == pytest.approx(RATES)
-    spelled = readable([f"Ġw{number}" for number in range(12)])
-    given = EmbeddedTexts(["a", "b", "c"], embeddings, own, head, spelled)
-    ours = measure("ours", given, 2, stems=None)
-    assert [ours.hit, ours.lar, ours.gar] == pytest.approx(RATES)
-
-
-def test_the_variation_of_each_component_and_the_adjusted_embedding():
-    from papers.keytokens.spectrum import variation
-    from pellucid.keytokens.adjustments import component_adjustment
-
-    base, tuned = sines(8, 3, 1.3) + np.array([1.5, 0, 0]), sines(8, 3, 2.1)
-    components = np.linalg.svd(base, full_matrices=False)[2]
-    components *= np.sign(components @ base.mean(axis=0))[:, None]
-    plain = ((tuned - base) @ components.T).mean(axis=0)
-    assert plain.tolist() == pytest.approx(VARIATION, abs=1e-7)
-    shifts = variation(base, tuned).components
-    assert [row.variation for row in shifts] == pytest.approx(VARIATION, abs=1e-7)
-    adjustment = component_adjustment(base.astype(np.float32), shifts[0].variation)
-    assert adjustment.apply(base[:1].astype(np.float32)) == pytest.approx(base[:1] + plain[0] * components[0], abs=1e-5)

@@ -1,7 +1,5 @@
 """What the core gives without any extra, in a process that has none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

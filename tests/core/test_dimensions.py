@@ -1,7 +1,5 @@
 """Names, edits and `dimensions.tsv`, for anchors and static models alike: what a person changes is what comes back."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable
 from pathlib import Path
@@ -170,25 +168,25 @@ def test_names_are_known_by_text_and_number(model: Embedder) -> None:
     assert list(model.dimensions)[1] is model.dimensions[1] and names[0] in repr(model.dimensions)
 
 
-def test_the_nearest_name_is_suggested() -> None:
-    model = AnchorEmbedder(
-        hashed, ["The bank lends money.", "A boat on the river.", "Rain is likely today in the north."]
-    )
-    for wrong, meant in [
-        ("The bank lend money", "The bank lends money."),
-        ("a boat on a river", "A boat on the river."),
-        ("Rain is", "Rain is likely today in the north."),
-    ]:
-        for edit in (model.without, model.keep, lambda name: model.scale({name: 2}), lambda name: model.merge(0, name)):
-            with pytest.raises(InputError, match=f"no dimension is called '{wrong}'; did you mean '{meant}'"):
-                edit(wrong)
-    with pytest.raises(InputError, match=r"no dimension is called 'xyzzy'; the first is 'The bank lends money.'"):
-        model.rename({"xyzzy": "a"})
+ONLY_ONE = Dimensions([Dimension("x")])
+SENTENCES = ["The bank lends money.", "A boat on the river.", "Rain is likely today in the north."]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [*zip(["The bank lend money", "a boat on a river", "Rain is", "xyzzy"], [*SENTENCES, None])]
+)
+@pytest.mark.parametrize("edit", ["without", "keep", "merge", "scale", "rename"])
+def test_the_nearest_name_is_suggested(wrong: str, meant: str | None, edit: str) -> None:
+    said = f"did you mean '{meant}'" if meant else f"first is '{SENTENCES[0]}'"
+    arguments = {"merge": (0, wrong), "scale": ({wrong: 2},), "rename": ({wrong: "a"},)}.get(edit, (wrong,))
+    with pytest.raises(InputError, match=f"no dimension is called '{wrong}'; (the )?{said}"):
+        getattr(AnchorEmbedder(hashed, SENTENCES), edit)(*arguments)
 
 
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
+        (lambda m: StaticEmbedder(["a"], np.ones((1, 2), np.float32), dimensions=ONLY_ONE), "1 names for 2 dimensions"),
         (lambda m: m.without(6), "no dimension 6; there are 6, counted from 0"),
         (lambda m: m.without(-7), "no dimension -7"),
         (lambda m: m.without(), "no dimension is given"),
@@ -338,21 +336,14 @@ def test_a_table_that_cannot_be(model: Embedder, tmp_path: Path, change, message
         (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line 2: unexpected end of data; check its quotation marks"),
         (b"dimension,name,scale,about\n0,a,1,x\n", "separated by tabs"),
         (b"", "must begin with the heading"),
+        (b"dimension\tname\tscale\tabout\n0\ta\t1\t" + b"x" * 1000, "larger than the 1,000 bytes"),
     ],
 )
-def test_a_file_that_is_no_table(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "dimensions.tsv"
-    path.write_bytes(content)
-    with pytest.raises(ModelFolderError, match=message):
-        read_dimensions(path, 1)
-
-
-def test_a_huge_table_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_that_is_no_table(tmp_path: Path, monkeypatch, content: bytes, message: str) -> None:
     monkeypatch.setattr("pellucid.core.dimensions._MAX_BYTES", 1000)
-    path = tmp_path / "dimensions.tsv"
-    path.write_text("dimension\tname\tscale\tabout\n0\ta\t1\t" + "x" * 1000)
-    with pytest.raises(ModelFolderError, match="larger than the 1,000 bytes"):
-        read_dimensions(path, 1)
+    (tmp_path / "dimensions.tsv").write_bytes(content)
+    with pytest.raises(ModelFolderError, match=message):
+        read_dimensions(tmp_path / "dimensions.tsv", 1)
 
 
 hostile = st.text(st.characters(exclude_characters="\x00", exclude_categories=()), min_size=1, max_size=12) | (
@@ -439,11 +430,6 @@ def test_a_vocabulary_of_hardly_any_words_has_names_too(words: list[str], tmp_pa
     assert len(set(model.dimensions.names)) == 3
     if words:
         assert list(reopened(model, tmp_path / "model").dimensions) == list(model.dimensions)
-
-
-def test_names_must_fit_the_table() -> None:
-    with pytest.raises(InputError, match="1 names for 2 dimensions"):
-        StaticEmbedder(Vocabulary(["a"]), np.ones((1, 2), np.float32), dimensions=Dimensions([Dimension("x")]))
 
 
 def test_a_family_without_edits_says_so() -> None:

@@ -1,7 +1,5 @@
 """A forked child finishes, releases and removes nothing that its parent is about."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A static folder from a stranger, or a damaged one: our error with the file's name, never a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Whatever takes texts takes them as a list, a tuple, an array or a generator, which can be read only once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any

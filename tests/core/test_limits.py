@@ -1,7 +1,5 @@
 """What the process has too little of is named, with the way out: nothing that is whole is called damaged or absent."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

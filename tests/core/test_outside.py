@@ -1,7 +1,5 @@
 """A model's folder from somebody else opens nothing outside of itself, and asks nobody, unless the caller allows it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Opening by name, folder and hub id; what every saved folder says about itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 
 import pellucid
+from damage import damages, flipped, flips
 from pellucid import loading
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -217,21 +216,17 @@ def checked(folder):
 
 
 def flip(path):
-    content = bytearray(path.read_bytes())
-    content[-2] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(flipped(path.read_bytes(), -2))
 
 
 def test_a_changed_file_of_a_small_model_is_refused_by_name(saved, checksums):
     checksums()
     assert pellucid.load(saved).encode("apple").any() and checked(saved) == {}
-    for name in ("model.safetensors", "words.txt", "modules.json", "tokenizer.json"):
-        content = (saved / name).read_bytes()
-        flip(saved / name)
-        with pytest.raises(ModelFolderError, match=rf"{name} is not the file that was saved"):
+    files = [saved / name for name in ("model.safetensors", "words.txt", "modules.json", "tokenizer.json")]
+    for file, _ in damages(saved, flips(1), files):
+        with pytest.raises(ModelFolderError, match=rf"{file.name} is not the file that was saved"):
             StaticEmbedder.from_pretrained(saved)
-        assert list(checked(saved)) == [name]
-        (saved / name).write_bytes(content)
+        assert list(checked(saved)) == [file.name]
     pellucid.load(saved)
 
 

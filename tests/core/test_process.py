@@ -1,7 +1,5 @@
 """What pellucid changes of the whole process is as before afterwards, whatever threads do at the same time."""
 
-from __future__ import annotations
-
 import csv
 import locale
 import logging

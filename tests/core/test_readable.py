@@ -1,7 +1,5 @@
 """Groups and summaries: lines that their words earn, adding up to the score, and sentences that say no more."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

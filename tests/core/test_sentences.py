@@ -1,7 +1,5 @@
 """Sentences of any script, and explanations of passages by sentences."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

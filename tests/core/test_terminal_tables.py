@@ -1,7 +1,5 @@
 """Tables in a terminal of any width: no column, title or number is lost, and no line is too long."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Run the attacks and print what came of them."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """The kinds of cases, and how one is run: in a forked process of its own, which may crash, hang or fill its memory."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -4,8 +4,6 @@ Every function takes a `random.Random` and the content and returns another conte
 `broken`. Raw JSON tokens that Python would not write (numbers of 5,000 digits, 100,000 brackets) are put in by name.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

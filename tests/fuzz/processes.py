@@ -1,7 +1,5 @@
 """Child processes of attacks, which may be killed at a file operation or by the clock, and small disks for them."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

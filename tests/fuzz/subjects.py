@@ -1,7 +1,5 @@
 """What is attacked: a model of every family in two versions, all tiny."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

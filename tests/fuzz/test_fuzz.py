@@ -1,7 +1,5 @@
 """A fixed part of `make fuzz`: nothing damaged opens as something else."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """The command line of the golden set; see the package."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The records of the golden set: made, stored and compared."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import tempfile

@@ -1,7 +1,5 @@
 """Searches and explanations give what they gave when the golden set was stored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

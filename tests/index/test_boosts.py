@@ -1,15 +1,11 @@
 """Boosts of a search: scores are those of a search without them and what the metadata of each document add."""
 
-from __future__ import annotations
-
 import math
 import random
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
-
-pytest.importorskip("Stemmer")
 
 from pellucid import Index
 from pellucid.errors import InputError

@@ -1,7 +1,5 @@
 """The terms of many passages, counted in C: what Python counts; and documents that are committed together."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from itertools import pairwise
@@ -10,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-pytest.importorskip("Stemmer")
 
 import pellucid
 from pellucid.errors import InputError
@@ -78,12 +74,11 @@ def test_c_counts_what_python_counts(passages, language, stop_words, again):
             assert items == [(n, passage[term]) for n, passage in enumerate(expected) if term in passage]
 
 
-def test_texts_whose_capitals_are_no_acronyms_have_no_terms(tmp_path):
+def test_texts_whose_capitals_are_no_acronyms_have_no_terms(index_of):
     shout = "IT WHO US " * 2000  # terms that these words could be, and none is
-    with pellucid.Index.create(tmp_path / "index", {}) as index:
-        index.add([shout], ids=["a"])
-        index.update("a", text=f"the {shout}")
-        assert index.verify() == [] and list(index.search("it")) == []
+    index = index_of([shout], ids=["a"])
+    index.update("a", text=f"the {shout}")
+    assert index.verify() == [] and list(index.search("it")) == []
 
 
 def test_c_divides_texts_at_the_blanks_of_python():

@@ -1,20 +1,18 @@
 """Damaged and crafted folders of an index: our error, or the right answer; and `verify` finds every flipped byte."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-pytest.importorskip("Stemmer")
-
 import pellucid.index.commits as commits
+from damage import LOSSES, damages, flips
 from index_folder import answers, build, files_of, seal, state_of, verified
 from pellucid import Index
 from pellucid.errors import IndexFolderError, PellucidError
@@ -35,66 +33,32 @@ def sealed(checksums):
     checksums()
 
 
-def flipped(whole, place, name, position, bit):
-    """Return a copy of an index with one bit of a file flipped; the other files are shared."""
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(whole, place, copy_function=os.link)
-    content = bytearray((place / name).read_bytes())
-    content[position] ^= 1 << bit
-    (place / name).unlink()
-    (place / name).write_bytes(content)
-    return place
-
-
-def positions(size, count, chance):
-    """Some places in each of `count` equal regions of a file."""
-    step = max(1, size // count)
-    return [min(size - 1, start + chance.randrange(step)) for start in range(0, size, step)]
-
-
 @pytest.mark.parametrize("kind", ["small", "edited", "large"])
 @pytest.mark.parametrize("regions", [4, pytest.param(400, marks=pytest.mark.slow)])
 def test_a_flipped_bit_is_told_or_changes_nothing_and_verify_finds_it(
     whole, sealed, tmp_path, monkeypatch, regions, kind
 ):
     """Of a large file, which is not verified when it is opened, nothing is read outside of an array."""
-    good, chance, missed, silent = answers(whole), random.Random(regions), [], []
+    good, folder, missed, silent = answers(whole), copied(whole, tmp_path), [], []
     monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0 if kind == "large" else 4 << 20)
-    for name in files_of(whole, edited=kind == "edited"):
-        if kind == "large" and name.parts[0] != "segments":
-            continue
-        for position in positions((whole / name).stat().st_size, regions, chance):
-            bit = chance.randrange(8)
-            folder = flipped(whole, tmp_path / "i", name, position, bit)
-            with suppress(PellucidError):
-                if answers(folder) != good and kind != "large":
-                    silent.append((str(name), position, bit))
-            with suppress(PellucidError):
-                if not verified(folder):
-                    missed.append((str(name), position, bit))
+    place = folder / "segments" if kind == "large" else folder
+    files = [place / file for file in files_of(place, edited=kind == "edited")]
+    for name, how in damages(folder, flips(regions, regions), files):
+        with suppress(PellucidError):
+            if answers(folder) != good and kind != "large":
+                silent.append((str(name), how))
+        with suppress(PellucidError):
+            if not verified(folder):
+                missed.append((str(name), how))
     assert silent == [] and missed == []
 
 
-@pytest.mark.parametrize("how", ["missing", "cut", "empty", "longer", "folder", "pipe", "device", "loop", "link"])
+@pytest.mark.parametrize("how", [*(how for how in LOSSES if how != "another file"), "a link elsewhere"])
 def test_a_file_that_is_none_is_told_at_once(whole, sealed, tmp_path, how):
-    for name in files_of(whole):
-        folder = tmp_path / "i"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(whole, folder)
-        path, elsewhere = folder / name, tmp_path / "elsewhere"
-        content = path.read_bytes()
-        elsewhere.write_bytes(content)
-        path.unlink()
-        if how in ("cut", "empty", "longer"):
-            path.write_bytes({"cut": content[:-1], "empty": b"", "longer": content + b"\0"}[how])
-        elif how == "folder":
-            path.mkdir()
-        elif how == "pipe":
-            os.mkfifo(path)
-        elif how != "missing":
-            path.symlink_to({"device": "/dev/zero", "loop": path.name, "link": elsewhere}[how])
-        if how == "link" and name.parts[0] != "segments":
-            continue  # the same content, read from there
+    folder = copied(whole, tmp_path)
+    elsewhere = {"a link elsewhere": lambda path, content: path.symlink_to(whole / path.relative_to(folder))}
+    files = [folder / name for name in files_of(folder) if how in LOSSES or name.parts[0] == "segments"]
+    for name, _ in damages(folder, {how: (LOSSES | elsewhere)[how]}, files):
         started = time.monotonic()
         with pytest.raises(PellucidError):
             answers(folder)
@@ -310,14 +274,26 @@ ARRAYS = {
 }  # fmt: skip
 
 
+GONE: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
+    **{f"gone: {name}": lambda tensors, rows=rows: tensors.update(rows=np.array(rows, np.int32), other=np.zeros(1))
+       for name, rows in {
+           "a row too high": [10**6], "a row below 0": [-1, 0], "rows that fall": [2, 1], "a row twice": [1, 1],
+           "a row too high between": [0, 10**6, 1], "none": [], "other rows": [0, 1, 2],
+           "rows that wrap in 32 bits": [0, 2**31 - 1, -(2**31), -1, 5]}.items()},
+    "gone: no rows": lambda tensors: tensors.update(other=tensors.pop("rows")),
+    "gone: rows of floats": typed("rows", "f4"),
+    "gone: rows of int64": typed("rows", "i8"),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("name", [*ARRAYS, *GONE])
 def test_a_crafted_segment_is_refused(whole, sealed, tmp_path, monkeypatch, name, large):
     if large and name in ("counts below 0", "cuts elsewhere"):
         pytest.skip("numbers of large files are not looked at")
     monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0 if large else 4 << 20)
     folder = copied(whole, tmp_path)
-    craft(folder, ARRAYS[name])
+    craft(folder, (ARRAYS | GONE)[name], gone=name in GONE)
     is_refused(folder)
 
 
@@ -333,31 +309,6 @@ def test_ids_that_find_no_document_are_told(whole, tmp_path, name):
     folder = copied(whole, tmp_path)
     craft(folder, change)
     assert any("is not found by its id" in problem for problem in verified(folder))
-
-
-GONE = {
-    "a row too high": [10**6], "a row below 0": [-1, 0], "rows that fall": [2, 1], "a row twice": [1, 1],
-    "a row too high between": [0, 10**6, 1], "none": [], "other rows": [0, 1, 2],
-    "rows that wrap in 32 bits": [0, 2**31 - 1, -(2**31), -1, 5],
-}  # fmt: skip
-
-
-def put_rows(rows):
-    return lambda tensors: tensors.__setitem__("rows", np.array(rows, np.int32))
-
-
-GONE_FILES = [*map(put_rows, GONE.values()), without("rows"), typed("rows", "f4"), typed("rows", "i8")]
-
-
-@pytest.mark.parametrize("change", GONE_FILES, ids=[*GONE, "no rows", "rows of floats", "rows of int64"])
-def test_crafted_files_of_rows_that_are_gone_are_refused(whole, tmp_path, change):
-    def changed(tensors):
-        change(tensors)
-        tensors.setdefault("other", np.zeros(1))
-
-    folder = copied(whole, tmp_path)
-    craft(folder, changed, gone=True)
-    is_refused(folder)
 
 
 def test_links_out_of_the_folder_are_not_followed(whole, tmp_path):
@@ -400,18 +351,6 @@ def test_damage_of_a_large_file_does_not_go_into_a_merged_or_rebuilt_one(whole, 
         name.write_bytes(content)
         index.rebuild()
         assert index.verify() == []
-
-
-def test_a_damaged_index_file_is_told(whole, tmp_path):
-    folder = copied(whole, tmp_path)
-    content = (folder / "index.json").read_bytes()
-    for position in range(len(content)):
-        for bit in range(8):
-            changed = bytearray(content)
-            changed[position] ^= 1 << bit
-            (folder / "index.json").write_bytes(changed)
-            with pytest.raises(IndexFolderError):
-                Index.open(folder)
 
 
 @pytest.mark.parametrize("cases", [6, pytest.param(200, marks=pytest.mark.slow)])

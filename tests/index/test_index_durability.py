@@ -1,7 +1,5 @@
 """Many processes at one index: what was committed outlives kills, a reader sees one commit, nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,19 +7,14 @@ import time
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
 from forking import at_once
-from index_writer import created, look, opened, text_of, vectors
+from index_writer import created, look, opened, text_of
 from pellucid.errors import IndexFolderError, InputError
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.words import Vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -201,15 +194,3 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
     with opened(folder) as index:
         assert len(index) == 1 and index.verify() == []
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_a_folder_with_something_else_is_never_replaced(tmp_path):
-    """Neither a model nor files of the user."""
-    StaticEmbedder(Vocabulary(["a", "b"]), np.eye(2, dtype=np.float32)).save_pretrained(tmp_path / "model")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("kept")
-    before = facts(tmp_path)
-    for name in ("model", "mine"):
-        with pytest.raises(InputError, match="is not empty"):
-            pellucid.Index.create(tmp_path / name, {"letters": vectors})
-    assert facts(tmp_path) == before

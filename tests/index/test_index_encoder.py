@@ -1,11 +1,7 @@
 """Reasons of an encoder in an index: word pairs from the stored vectors, without a pass of the encoder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-pytest.importorskip("Stemmer")
 
 import pellucid
 from families import WORDS as WORDS_OF_FAMILIES
@@ -90,11 +86,12 @@ def test_word_weights_move_the_query_and_rows_still_add_up(tmp_path):
         assert {hit.id: hit.score for hit in found}["d3"] == pytest.approx(moved.score, abs=1e-6)
 
 
-def test_given_vectors_have_the_same_reasons_as_computed_ones(tmp_path):
+def test_given_vectors_have_the_same_reasons_as_computed_ones(tmp_path, index_of):
     encoder = fitted(Encoder())
-    with Index.create(tmp_path / "index", {"dense": encoder}) as index:
-        index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": Encoder()(texts())})
-        given = rows_of(index.score(QUERY, "d3"))
+    index = index_of(
+        texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": Encoder()(texts())}, models={"dense": encoder}
+    )
+    given = rows_of(index.score(QUERY, "d3"))
     with made(tmp_path / "own", encoder) as index:
         assert given == pytest.approx(rows_of(index.score(QUERY, "d3")), abs=1e-5)
     with pytest.raises(IndexFolderError, match="another model"):
@@ -139,55 +136,31 @@ STEER = {WORDS[3]: -0.5, f"{WORDS[12]} {WORDS[20]}": 0.3}
 
 
 @pytest.mark.parametrize("bm25", [False, True])
-def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path, bm25):
-    with Index.create(tmp_path / "index", {"dense": fitted(Encoder()), "static": table()}, bm25=bm25) as index:
-        index.add(texts(), ids=[f"d{n}" for n in range(260)])
-        hits = index.search(QUERY, 260, steer=STEER)
-        plain = {hit.id: hit for hit in index.search(QUERY, 260)}
-        moves = {text: {hit.id: hit for hit in index.search(text, 260)} for text in STEER}
-        for hit in hits[::40]:
-            expected = {name: plain[hit.id].parts[name] for name in hit.parts}
-            for name in ("dense", "static"):
-                expected[name] += sum(weight * moves[text][hit.id].parts[name] for text, weight in STEER.items())
-            assert hit.parts == pytest.approx(expected, abs=1e-6)
-            why = hit.explain()
-            assert why.exact and sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
-            named = {row.name for row in why.rows if row.key[1] == "steer"}
-            assert named == {
-                f"{name}: {verb} of {text!r}" for name in ("dense", "static")
-                for verb, text in zip(("less", "more"), STEER)
-            }  # fmt: skip
-            assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
-            assert sum(row.contribution for row in hit.measured().rows) == pytest.approx(hit.score, abs=1e-6)
-            assert index.score(QUERY, hit.id, steer=STEER).score == pytest.approx(hit.score, abs=1e-6)
-        before, after = rows_of(plain[hits[0].id]), rows_of(hits[0])
-        assert {key: after[key] for key in before} == pytest.approx(before, abs=1e-6)  # the query's own rows stay
-        assert index.search(QUERY, 5, steer={WORDS[3]: 0, WORDS[4]: 0.0}).to_dict() == index.search(QUERY, 5).to_dict()
-
-
-@pytest.mark.parametrize(
-    ("steer", "message"),
-    [
-        (["cars"], "give a dict"),
-        ("cars", "give a dict"),
-        ({"cars": "much"}, "'much'; give a text"),
-        ({"cars": float("nan")}, "from -10 to 10"),
-        ({"cars": 11}, "from -10 to 10"),
-        ({" ": 1}, "from -10 to 10"),
-        ({3: 1}, "from -10 to 10"),
-        ({"qqqq": -0.5}, "no dense model of this search knows a word of it"),
-        ({"qqqq": -0.5, WORDS[1]: 0.5}, "steer has 'qqqq', and"),
-        ({"cars": np.float32("nan")}, "from -10 to 10"),
-        ({"cars": np.True_}, "from -10 to 10"),
-    ],
-)
-def test_steering_refuses(tmp_path, steer, message):
-    with Index.create(tmp_path / "index", {"static": table()}) as index:
-        index.add(texts(5))
-        with pytest.raises(InputError, match=message):
-            index.search(QUERY, steer=steer)
-        with pytest.raises(InputError, match="no dense model"):
-            index.search(QUERY, weights={"bm25": 1}, steer={WORDS[1]: -0.5})
+def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(index_of, bm25):
+    index = index_of(
+        texts(), ids=[f"d{n}" for n in range(260)], models={"dense": fitted(Encoder()), "static": table()}, bm25=bm25
+    )
+    hits = index.search(QUERY, 260, steer=STEER)
+    plain = {hit.id: hit for hit in index.search(QUERY, 260)}
+    moves = {text: {hit.id: hit for hit in index.search(text, 260)} for text in STEER}
+    for hit in hits[::40]:
+        expected = {name: plain[hit.id].parts[name] for name in hit.parts}
+        for name in ("dense", "static"):
+            expected[name] += sum(weight * moves[text][hit.id].parts[name] for text, weight in STEER.items())
+        assert hit.parts == pytest.approx(expected, abs=1e-6)
+        why = hit.explain()
+        assert why.exact and sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+        named = {row.name for row in why.rows if row.key[1] == "steer"}
+        assert named == {
+            f"{name}: {verb} of {text!r}" for name in ("dense", "static")
+            for verb, text in zip(("less", "more"), STEER)
+        }  # fmt: skip
+        assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
+        assert sum(row.contribution for row in hit.measured().rows) == pytest.approx(hit.score, abs=1e-6)
+        assert index.score(QUERY, hit.id, steer=STEER).score == pytest.approx(hit.score, abs=1e-6)
+    before, after = rows_of(plain[hits[0].id]), rows_of(hits[0])
+    assert {key: after[key] for key in before} == pytest.approx(before, abs=1e-6)  # the query's own rows stay
+    assert index.search(QUERY, 5, steer={WORDS[3]: 0, WORDS[4]: 0.0}).to_dict() == index.search(QUERY, 5).to_dict()
 
 
 CHECKED = {
@@ -201,38 +174,43 @@ CHECKED = {
 
 
 @pytest.mark.parametrize(("models", "words", "options"), CHECKED.values(), ids=CHECKED)
-def test_a_checked_line_has_the_score_of_the_shortened_document(tmp_path, models, words, options):
+def test_a_checked_line_has_the_score_of_the_shortened_document(index_of, models, words, options):
     chance, n_checked = np.random.default_rng(5), 0
     documents = [" ".join(chance.choice(words, chance.integers(3, 9))) for _ in range(40)]
-    with Index.create(tmp_path / "index", {name: model() for name, model in models.items()}) as index:
-        index.add(documents, ids=[f"d{n}" for n in range(40)])
-        for number, document in enumerate(documents[:8]):
-            id, query, stored = f"d{number}", " ".join([*chance.choice(words, 2), *document.split()[:2]]), set[str]()
-            while True:  # the shortened documents are in the index, too, whose statistics count
-                hit = index.score(query, id, **options)
-                lines = [line for line in hit.check().explain().groups() if line.without is not None]
-                shortened = [
-                    " ".join(word for word in hit.text.split() if word not in left_out)
-                    for left_out in (" ".join(hit.text[slice(*span)] for span in line.spans2).split() for line in lines)
-                ]
-                if stored >= {*shortened}:
-                    break
-                stored |= {*shortened}
-                index.add([*{*shortened} - {""}], ids=[*{*shortened} - {""}])
-            without = [line.without for line in lines]
-            assert without == pytest.approx(
-                [index.score(query, text, **options).score if text else 0.0 for text in shortened], abs=1e-6
-            ) and (without == sorted(without) or hit.score < 0)
-            n_checked += len(lines)
+    index = index_of(
+        documents, ids=[f"d{n}" for n in range(40)], models={name: model() for name, model in models.items()}
+    )
+    for number, document in enumerate(documents[:8]):
+        id, query, stored = f"d{number}", " ".join([*chance.choice(words, 2), *document.split()[:2]]), set[str]()
+        while True:  # the shortened documents are in the index, too, whose statistics count
+            hit = index.score(query, id, **options)
+            lines = [line for line in hit.check().explain().groups() if line.without is not None]
+            shortened = [
+                " ".join(word for word in hit.text.split() if word not in left_out)
+                for left_out in (" ".join(hit.text[slice(*span)] for span in line.spans2).split() for line in lines)
+            ]
+            if stored >= {*shortened}:
+                break
+            stored |= {*shortened}
+            index.add([*{*shortened} - {""}], ids=[*{*shortened} - {""}])
+        without = [line.without for line in lines]
+        assert without == pytest.approx(
+            [index.score(query, text, **options).score if text else 0.0 for text in shortened], abs=1e-6
+        ) and (without == sorted(without) or hit.score < 0)
+        n_checked += len(lines)
     assert n_checked > 5
 
 
-def test_a_given_vector_is_checked_where_it_is_the_models(tmp_path):
-    with Index.create(tmp_path / "index", {"dense": fitted(Encoder())}) as index:
-        index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": Encoder()([*texts(259), "other"])})
-        (hit,) = index.search(QUERY, 1)
-        assert hit.lines()[0].without is None and "Estimated, not checked." in hit.summary()
-        (first, *_), summary = hit.check().lines(), hit.check().summary()
-        assert f" {first.without:.2f})" in summary and hit.check().to_dict()["groups"][0]["without"] == first.without
-        with pytest.raises(InputError, match="'d259' in the part 'dense' was given"):
-            index.score(texts()[259].split()[0], "d259").check().summary()
+def test_a_given_vector_is_checked_where_it_is_the_models(index_of):
+    index = index_of(
+        texts(),
+        ids=[f"d{n}" for n in range(260)],
+        vectors={"dense": Encoder()([*texts(259), "other"])},
+        models={"dense": fitted(Encoder())},
+    )
+    (hit,) = index.search(QUERY, 1)
+    assert hit.lines()[0].without is None and "Estimated, not checked." in hit.summary()
+    (first, *_), summary = hit.check().lines(), hit.check().summary()
+    assert f" {first.without:.2f})" in summary and hit.check().to_dict()["groups"][0]["without"] == first.without
+    with pytest.raises(InputError, match="'d259' in the part 'dense' was given"):
+        index.score(texts()[259].split()[0], "d259").check().summary()

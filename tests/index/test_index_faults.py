@@ -1,7 +1,5 @@
 """One failing system call, at each place of each change of an index: the commit before or after is there, whole."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -11,8 +9,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-
-pytest.importorskip("Stemmer")
 
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
@@ -142,13 +138,12 @@ def test_an_index_whose_creation_fails_is_not_there_or_whole(tmp_path, monkeypat
                 assert len(index) == 0 and index.verify() == []
 
 
-def test_a_commit_that_no_reader_would_open_is_not_written(tmp_path, monkeypatch):
+def test_a_commit_that_no_reader_would_open_is_not_written(index_of, monkeypatch):
     monkeypatch.setattr(writer_module, "MAX_COMMIT_BYTES", 5000)
-    with Index.create(tmp_path / "index", {}) as index:
-        index.add(["first"], ids=["first"])
-        with pytest.raises(InputError, match=r"field names .* put what differs"):
-            index.add(["more"], ids=["more"], metadata=[{f"votes of {n}": 1 for n in range(500)}])
-        assert [document.id for document in index] == ["first"] and index.verify() == []
+    index = index_of(["first"], ids=["first"])
+    with pytest.raises(InputError, match=r"field names .* put what differs"):
+        index.add(["more"], ids=["more"], metadata=[{f"votes of {n}": 1 for n in range(500)}])
+    assert [document.id for document in index] == ["first"] and index.verify() == []
 
 
 def test_a_busy_file_is_replaced_when_it_is_free(tmp_path):

@@ -1,7 +1,5 @@
 """An index is opened after a fork: a child is told so, and leaves alone what is its parent's."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
@@ -12,8 +10,6 @@ import threading
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("Stemmer")
 
 import pellucid
 from forking import HAS_FORK, in_fork

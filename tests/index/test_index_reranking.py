@@ -1,16 +1,11 @@
 """A second stage: the first hits scored anew, in the place of the score or beside it, and reasons that still add up."""
 
-from __future__ import annotations
-
 import json
-import math
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("Stemmer")
 
 from pellucid import Index
 from pellucid.errors import InputError
@@ -112,36 +107,11 @@ def test_only_the_first_are_read_and_as_the_index_reads_them(index):
     assert len(index.search("zzz", rerank=score)) == 0 and len(seen) == 3
 
 
-@pytest.mark.parametrize(
-    ("rerank", "settings", "said"),
-    [
-        (lambda query, texts: [1.0], {}, r"shape \(1,\) for 12 texts"),
-        (lambda query, texts: np.ones((12, 2)), {}, r"shape \(12, 2\) for 12 texts"),
-        (lambda query, texts: 1.0, {}, r"shape \(\) for"),
-        (lambda query, texts: None, {}, "gave"),
-        (lambda query, texts: ["a"] * 12, {}, "no array of numbers"),
-        (lambda query, texts: [math.nan] * 12, {}, "gave nan for document 'd"),
-        (lambda query, texts: [0.0] * 11 + [math.inf], {}, "gave inf for document 'd"),
-        ("cross-encoder/ms-marco", {}, "give a CrossEncoder"),
-        (by_number, {"rerank_top": 0}, "rerank_top is 0"),
-        (by_number, {"rerank_top": True}, "rerank_top is True"),
-        *((None, {"top_k": top_k}, "top_k is") for top_k in (0, -1, 1.5, "3", True)),
-        (by_number, {"weights": {"rerank": 1}}, "name the parts that find"),
-        (by_number, {"weights": {"bm25": 1, "rerank": -1}}, "none negative"),
-        (None, {"weights": {"bm25": 1, "rerank": 1}}, "no part of the index is called rerank"),
-    ],
-)
-def test_what_cannot_rank_is_refused(index, rerank, settings, said):
-    with pytest.raises(InputError, match=said):
-        index.search("apple pear", rerank=rerank, **settings)
-
-
-def test_a_part_may_have_the_name(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"rerank": fruit}) as index:
-        index.add(TEXTS.values(), ids=TEXTS)
-        with pytest.raises(InputError, match="another name"):
-            index.search("apple", rerank=by_number)
-        assert index.search("apple", weights={"rerank": 1})
+def test_a_part_may_have_the_name(index_of, fruit):
+    index = index_of(TEXTS.values(), ids=TEXTS, models={"rerank": fruit})
+    with pytest.raises(InputError, match="another name"):
+        index.search("apple", rerank=by_number)
+    assert index.search("apple", weights={"rerank": 1})
 
 
 @pytest.mark.full

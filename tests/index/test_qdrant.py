@@ -1,13 +1,10 @@
 """An index in Qdrant, in the local mode of its client: it answers as the index of a folder does."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
 
-pytest.importorskip("Stemmer")
 pytest.importorskip("qdrant_client")
 
 from qdrant_client import QdrantClient

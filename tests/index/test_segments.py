@@ -1,7 +1,5 @@
 """The storage of an index against plain references: what is read back, conditions, the best hits, and damage."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import pairwise
@@ -12,8 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-
-pytest.importorskip("Stemmer")
 
 import pellucid.index.arrays as arrays
 import pellucid.index.commits as commits

@@ -1,7 +1,5 @@
 """A sync: afterwards an index holds what the files hold, or what it held before."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -9,8 +7,6 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-
-pytest.importorskip("Stemmer")
 
 from commands import run_command as run
 from forking import at_once
@@ -101,9 +97,10 @@ def test_what_is_doubtful_deletes_nothing(tmp_path):
         assert index.sync(tmp_path / "notes") == (0, 0, 4, 1)  # 20 % of 5
 
 
-def test_the_command_counts_and_asks(tmp_path, monkeypatch):
+def test_the_command_counts_and_asks(tmp_path, monkeypatch, fruit):
     folder, old = tmp_path / "index", written(tmp_path / "old.jsonl", OLD)
-    run("index", "build", folder, old)
+    fruit.save_pretrained(tmp_path / "fruit")
+    run("index", "build", folder, old, "-m", tmp_path / "fruit")
     few = written(tmp_path / "few.jsonl", {"d0": OLD["d0"], "d1": {"text": "another"}})
     counts = "added 0, changed 1, unchanged 1, deleted 38\n"
     assert run("index", "sync", folder, few, "--dry-run").stdout == counts

@@ -1,7 +1,5 @@
 """Values of metadata: whatever a table may hold becomes a plain value, is missing, or is left out and told."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import enum
@@ -17,8 +15,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-pytest.importorskip("Stemmer")
 
 from pellucid import Index
 from pellucid.errors import InputError
@@ -172,6 +168,7 @@ DAYS = {
     "late": "2024-01-02T23:59:59.999999Z",
     "zone": "2024-01-03T00:30:00+01:00",  # the 2nd in UTC
     "next": dt.date(2024, 1, 3),
+    "end": "2024-01-03T23:59:59.999Z",
     "list": ["2023-01-01", "2024-01-02 08:00+0000"],
     "word": "soon",
     "none": None,
@@ -187,9 +184,20 @@ DAYS = {
         (pd.Timestamp("2024-01-02 13:00", tz="Europe/Berlin"), "noon"),
         ("2024-01-02T23:30:00Z", "zone"),
         ("2024-01-02T00:00:00", "day"),
-        ({"ne": "2024-01-02"}, "next word none"),
-        (["2024-01-03", "soon"], "next word"),
-        ({"in": ["2024-01-02T12:00:00", dt.date(2024, 1, 3)]}, "noon next"),
+        ({"ne": "2024-01-02"}, "next end word none"),
+        (["2024-01-03", "soon"], "next end word"),
+        ({"in": ["2024-01-02T12:00:00", dt.date(2024, 1, 3)]}, "noon next end"),
+        ({"in": ["2024-01-03", "2023-01-01"]}, "next end list"),
+        ({"in": []}, ""),
+        ([], ""),
+        ({"nin": []}, " ".join(DAYS)),
+        ({"lt": "2024-01-03"}, "noon day late zone list"),
+        ({"lte": "2024-01-02"}, "noon day late zone list"),
+        ({"gt": "2024-01-02"}, "next end"),
+        ({"gte": "2024-01-03"}, "next end"),
+        ({"gt": "2024-01-01", "lte": "2024-01-02"}, "noon day late zone list"),
+        ({"gt": "2024-01-02T12:00:00Z"}, "late zone next end"),
+        ({"lte": "2024-01-02T12:00:00Z"}, "noon day list"),
         ({"nin": ["2024-01-03", "2023-01-01"]}, "noon day late zone word none"),
         ({"gte": "2024-01-02", "lt": "2024-01-03"}, "noon day late zone list"),
         ("soon", "word"),

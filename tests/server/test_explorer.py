@@ -1,7 +1,5 @@
 """The explorer in a real browser: clicks, reasons, permalinks, accessibility, and texts that are not markup."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

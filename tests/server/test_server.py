@@ -1,7 +1,5 @@
 """The server, asked by the clients that people have; its answers are those of the library."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """What the server answers is bounded, work ends with its request, and no reply tells of the machine."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
