@@ -119,7 +119,7 @@ def test_words_that_fit_the_memory_are_predicted(few):
     (lambda few: spelled(few, shares=9), None),
     (lambda few: spelled(few, sums=4), None),
 )
-def test_what_does_not_fit_the_memory_is_refused(call, message, error, request):
+def test_what_does_not_fit_its_arrays_is_refused(call, message, error, request):
     check_refused(request, call, message, error)
 
 

@@ -149,7 +149,7 @@ RISING = _int32([0, HIGH, LOW, -1, 3])  # each difference, in 32 bits, is above 
     (lambda: found(200, BLOCK, [5, LOW, -1, 100], joined=False), "end outside"),
     (lambda: Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32)), "vectors is int8"),
 )  # fmt: skip
-def test_memory_that_cannot_be_written_and_ends_that_divide_nothing_are_refused(call, message, error, request):
+def test_arrays_that_cannot_be_written_and_ends_that_divide_nothing_are_refused(call, message, error, request):
     check_refused(request, call, message, error)
 
 

@@ -200,7 +200,7 @@ _GROUPS = [([0, 3], [2]), ([-1], [1]), ([0, 1], [3]), ([0], [1, 0]), ([0], [-1])
     *((lambda one=one, ends=ends: group_words(np.array(one), np.array(ends), 3), None) for one, ends in _GROUPS),
     (lambda: distinct_values(np.zeros(3, np.int32)), None),
 )  # fmt: skip
-def test_what_is_no_text_or_beyond_given_memory_is_refused(call, message, error, request):
+def test_what_is_no_text_or_beyond_given_arrays_is_refused(call, message, error, request):
     check_refused(request, call, message, error)
 
 
