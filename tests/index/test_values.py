@@ -197,6 +197,7 @@ DAYS = {
         ({"gte": "2024-01-03"}, "next end"),
         ({"gt": "2024-01-01", "lte": "2024-01-02"}, "noon day late zone list"),
         ({"gt": "2024-01-02T12:00:00Z"}, "late zone next end"),
+        ({"gt": "2024-01-02T23:59:59Z"}, "late next end"),  # by a fraction of a second
         ({"lte": "2024-01-02T12:00:00Z"}, "noon day list"),
         ({"nin": ["2024-01-03", "2023-01-01"]}, "noon day late zone word none"),
         ({"gte": "2024-01-02", "lt": "2024-01-03"}, "noon day late zone list"),
