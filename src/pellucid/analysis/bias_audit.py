@@ -44,7 +44,6 @@ from pellucid.explain.views.parts import (
     counted,
     listed,
     numbers,
-    shorten,
     signed,
 )
 from pellucid.explain.views.report import Report
@@ -91,10 +90,9 @@ _EPS = 1e-9
 _SAME_DECIMALS = 5  # of vectors of pairs that a model reads as one
 _N_NAMED = 3  # targets at each end, in a sentence
 _MAX_REPORT_TEXTS, _MIN_AUDIT_TEXTS = 20_000, 1_000  # that are read, and below which few verdicts are possible
-_FINGERPRINT_CHARS, _MAX_CARD_CHARS = 16, 700
+_FINGERPRINT_CHARS = 16
 _NUMBERS_FIT = {"occupations": ("gender", "names")}  # the lists of pairs that a list's own numbers are about
 _METADATA_NAMES = frozenset("id key title text body content url link date name label score number query answer".split())
-_CARD_SECTION = r"^#+ *[^\n]*\b(?:{})\b[^\n]*\n+((?:(?!#).*\n?)+)"  # of a heading with one of some words
 _HOW_TO_READ = (
     "How to read this: a target, such as an occupation, leans to a group if the model finds it more similar to texts "
     f'about that group than to the same texts about the other. "Clearly" means two things: more than chance, and at '
@@ -586,9 +584,3 @@ def _identity(model: Embedder) -> Iterator[tuple[str, str]]:
     text = card.read_text(encoding="utf-8", errors="replace") if card is not None and card.is_file() else ""
     licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
     yield "Licence", licence[1].strip() if licence else "its card names none"
-    for words in ("data|datasets?", "training|trained|made"):
-        section = re.search(_CARD_SECTION.format(words), text, re.IGNORECASE | re.MULTILINE)
-        if section and section[1].strip():
-            yield "Training data, by its card", shorten(" ".join(section[1].split()), _MAX_CARD_CHARS)
-            return
-    yield "Training data", "its card does not say"

@@ -117,9 +117,7 @@ def _check_paths(file: CorpusFile, folder: Path, has_ids: bool) -> None:
     check_file(file.source)
     if has_ids and file.id_field == file.field:
         raise InputError(f"field and id_field are both {shown(file.field, 80)}; name the field of the ids")
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder for the shards")
-    has_files = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
+    has_files = folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir())
     if has_files and not (folder / "state.json").exists():
         raise InputError(f"{folder} holds something else than an encoded corpus; name a new or empty folder")
 

@@ -32,7 +32,6 @@ from pellucid.cli.input import (
     read,
     reads_texts,
     refuse_files,
-    roles_of,
 )
 from pellucid.cli.output import (
     Listed,
@@ -170,7 +169,6 @@ def encode(
       pellucid encode big.parquet shards --id-field key
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
-    text_role = roles_of(role, 1, "--role")[0]
     if folder is None:
         if id_field is not None:
             raise typer.BadParameter("needs a folder of shards", param_hint="--id-field")
@@ -179,23 +177,20 @@ def encode(
         from pellucid.text.lines import batches_by_size
 
         opened, texts = open_model(model), read(file, file_options)
-        encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[
-            text_role
-        ]
         shows_bar = output_file is not None or not sys.stdout.isatty()  # not between the lines of the result
         with (
             open_writer(output_file, opened.get_embedding_dimension(), sys.stdout) as write,
             Progress("encoding", enabled=shows_bar) as progress,
         ):
             for block in batches_by_size(texts, _BLOCK_TEXTS, len):
-                write(block, encode_texts(block))
+                write(block, opened.encode(block, role))
                 progress.advance(len(block))
         return
     if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
     from pellucid.bulk import encode_corpus
 
-    shards = encode_corpus(model, corpus_file(file, file_options), folder, id_field=id_field, role=text_role)
+    shards = encode_corpus(model, corpus_file(file, file_options), folder, id_field=id_field, role=role)  # type: ignore[arg-type]  # which is checked there
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 
@@ -255,7 +250,7 @@ def explain(
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
     roles: Annotated[
         str | None,
-        typer.Option(metavar="ROLE[,ROLE]", help="Roles of A and B: query, document or none, e.g. query,document."),
+        typer.Option(metavar="ROLE[,ROLE]", help="Roles of A and B: query or document, e.g. query,document."),
     ] = None,
     than: Annotated[str | None, typer.Option(help="A third text: explain why B is closer to A.")] = None,
     reasons: Annotated[
@@ -285,7 +280,8 @@ def explain(
       pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured
     """
     refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ...')
-    role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
+    role1, _, role2 = (roles or "").partition(",")
+    as_roles: dict[str, Any] = {"role1": role1.strip() or None, "role2": role2.strip() or None}
     opened = open_model(model)
     if reasons is not None:
         from pellucid.dense.embedder import EncoderEmbedder
@@ -296,11 +292,11 @@ def explain(
                 "encoder: give one with --model"
             )
         opened = opened.with_reasons(reasons)
-    explanation = opened.explain(a, *([] if b is None else [b]), role1=role1, role2=role2)
+    explanation = opened.explain(a, *([] if b is None else [b]), **as_roles)
     if than is not None:
         if b is None:
             raise typer.BadParameter("needs both A and B", param_hint="--than")
-        explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
+        explanation = explanation - opened.explain(a, than, **as_roles)
     show(explanation, json, html, top_k=top_k, rows=rows)
 
 

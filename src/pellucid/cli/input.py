@@ -18,7 +18,6 @@ from pellucid.cli.output import say
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from pellucid.core.arrays import Role
     from pellucid.core.embedder import Embedder
     from pellucid.text.tables import CorpusFile
 
@@ -72,7 +71,6 @@ _DOCUMENT_OPTIONS = (
 FILE_DEFAULTS: FileOptions = MappingProxyType({})
 
 STDIN = "/dev/stdin"
-_ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
 _FILE_ENDINGS = tuple(
     ".txt .csv .tsv .jsonl .ndjson .json .parquet .xlsx .xz .gz .bz2 .zip".split()
 )  # fmt: skip
@@ -178,21 +176,6 @@ def refuse_files(texts: Iterable[str | None], instead: str) -> None:
             )
         if text.lower().endswith(_FILE_ENDINGS) and not any(map(str.isspace, text)):
             raise InputError(f"file not found: {text}. Put a blank behind it if it is the text")
-
-
-def roles_of(value: str | None, texts: int, option: str) -> list[Role]:
-    """Return the role of each of `texts` texts from the value of `option`: "query", or "query,document"."""
-    if value is None:
-        return [None] * texts
-    names = [name.strip() for name in value.split(",")]
-    wrong = [name for name in names if name not in _ROLES]
-    if wrong:
-        raise typer.BadParameter(f"{wrong[0]!r:.40} is not a role; there are {', '.join(_ROLES)}", param_hint=option)
-    if len(names) != texts:
-        raise typer.BadParameter(
-            f"{len(names)} roles for {texts} {'texts' if texts > 1 else 'text'}", param_hint=option
-        )
-    return [_ROLES[name] for name in names]
 
 
 def values_of(

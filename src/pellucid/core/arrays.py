@@ -48,24 +48,14 @@ class EncodeOptions(NamedTuple):
         check_integer("batch_size", self.batch_size)
         check_integer("truncate_dim", self.truncate_dim, optional=True)
         check_integer("max_active_dims", self.max_active_dims, optional=True)
-        if self.output_value != "sentence_embedding":
-            raise InputError(
-                f"output_value is {shown(self.output_value)}; only 'sentence_embedding' is given. "
-                "What single words or tokens do is in explain(text)"
-            )
+        check_choice("output_value", self.output_value, ("sentence_embedding",))  # explain(text) tells of words
         if self.precision not in (None, "float32"):
             raise InputError(
                 f"precision is {shown(self.precision)}, and embeddings are float32; "
                 "sentence_transformers.quantize_embeddings rounds them"
             )
-        for name in ("pool", "chunk_size"):
-            if getattr(self, name) is not None:
-                raise InputError(
-                    f"{name} is given, and encode starts no processes; pellucid.encode_corpus takes texts of any "
-                    "number in bounded memory"
-                )
-        if isinstance(self.device, list | tuple):
-            raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
+        check_choice("pool", self.pool, (None,))  # encode starts no processes; encode_corpus takes any number of texts
+        check_choice("chunk_size", self.chunk_size, (None,))
 
     def applied(self, rows: Any, device: str) -> Any:
         """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, as tensors."""

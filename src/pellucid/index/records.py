@@ -56,7 +56,6 @@ _PLAINEST = {  # cells in lines of their own that need no further look
 _OTHER_DATE = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(?: (\d{1,2}:\d{2})(:\d{2})?)?", re.ASCII)
 _BOOLEANS = {"true": True, "yes": True, "t": True, "y": True, "1": True,
              "false": False, "no": False, "f": False, "n": False, "0": False}  # fmt: skip
-_TOKENS = {"YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "HH": "%H", "mm": "%M", "SS": "%S", "ss": "%S"}
 
 Note = Callable[[str], object]
 
@@ -510,16 +509,9 @@ class Columns:
 
 
 def strptime_format(date_format: str) -> str:
-    """Return a format as `datetime.strptime` reads it; "DD.MM.YYYY" is understood, too.
-
-    >>> strptime_format("DD.MM.YYYY HH:mm")
-    '%d.%m.%Y %H:%M'
-    """
-    pattern = date_format
-    if "%" not in pattern:
-        pattern = re.sub("|".join(_TOKENS), lambda match: _TOKENS[match[0]], pattern)
+    """Return a format of `datetime.strptime` after checking that it names a day."""
     with suppress(ValueError, re.error):
         moment = datetime(2021, 12, 31, 22, 58, 59)
-        if datetime.strptime(moment.strftime(pattern), pattern).date() == moment.date():
-            return pattern
+        if datetime.strptime(moment.strftime(date_format), date_format).date() == moment.date():
+            return date_format
     raise InputError(f"date_format is {shown(date_format)}; it must have day, month and year, such as %d.%m.%Y")

@@ -58,11 +58,6 @@ class KeyTokenSettings(ReadingSettings):
     top_k: Annotated[int | None, Limits(1)] = 256
     signs: Literal["positive", "signed"] = "positive"
 
-    @property
-    def takes_last(self) -> bool:
-        """Whether the embedding is the state at the last position."""
-        return self.pooling in ("last", "prompt_eol")
-
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model; see `ReadingSettings.resolved`."""
         settings = super().resolved(tokenizer, predicts_next, context)
@@ -101,7 +96,7 @@ def _shares(encodings: Sequence[Encoding], mask: Any, settings: KeyTokenSettings
     for row, encoding in zip(shares, encodings, strict=True):
         if not encoding.spans:
             continue
-        if settings.takes_last:
+        if settings.pooling in ("last", "prompt_eol"):
             row[encoding.last] = 1
             continue
         first, count = encoding.first, len(encoding.spans)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core import arrays
-from pellucid.core.dimensions import Dimension, Dimensions, as_text
+from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, check_integer, check_seed, importing
 from pellucid.process import cached_property, ignored_warnings
 from pellucid.transformer.tokenwords import Rank, Token, tokens_of_rows, unused_name
@@ -78,11 +78,6 @@ class Clusters:
             names=[self.names[n] for n in chosen],
             words=[self.words[n] for n in chosen],
         )
-
-    def __repr__(self) -> str:
-        """Return the numbers and the first names."""
-        tokens = np.count_nonzero(self.assignment >= 0)
-        return f"<{len(self)} clusters of {tokens} tokens: {as_text(self.names[:3])!r:.80}>"
 
 
 def cluster_vocabulary(

@@ -162,9 +162,8 @@ class StaticEmbedder(Embedder):
 
     @cached_property
     def _speller(self) -> Speller | None:
-        if self.spelling is None:
-            return None
-        return Speller(self.vocabulary, self.vectors, self.scales, self.spelling)
+        weights = self.spelling
+        return None if weights is None else Speller(self.vocabulary, self.vectors, self.scales, weights)
 
     def spelled_rows(self) -> SpelledRows | None:
         """Return where words outside the vocabulary get rows, beyond those of the table; None without spelling."""

@@ -173,9 +173,14 @@ def read_static(folder: Path) -> StoredTable:
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
         return StoredTable(vocabulary, *_packed(path, words, tensors, metadata), "int4")
-    vectors = _float_or_int8(path, tensors)
-    if vectors is None:
+    vectors = tensors.get("embeddings")
+    if vectors is None or vectors.ndim != 2 or str(vectors.dtype) not in _STOCK_DTYPES or not vectors.shape[1]:
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(_STOCK_DTYPES)}")
+    if vectors.dtype != np.int8 and vectors.nbytes <= MAX_NAN_CHECK_BYTES and not is_sound(vectors, MAX_ABS_VALUE):
+        raise ModelFolderError(
+            f"{path} holds vectors that are NaN or infinite, or beyond {MAX_ABS_VALUE:g}; make or download the model "
+            "again"
+        )
     if len(vectors) != words + 1:
         raise _unfit(path, words, f"{len(vectors)} rows, expected one more than words")
     weights, mapping = tensors.get("weights"), tensors.get("mapping")
@@ -189,19 +194,6 @@ def read_static(folder: Path) -> StoredTable:
         _check_scales(weights, path, "weights", ids)
     scales = weights[:words].copy() if weights is not None and vectors.dtype == np.int8 else None
     return StoredTable(vocabulary, vectors[:words], scales, str(vectors.dtype))
-
-
-def _float_or_int8(path: Path, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
-    """Return the table among the tensors of `path`, or None; too large a float table is not searched for NaN."""
-    vectors = tensors.get("embeddings")
-    if vectors is None or vectors.ndim != 2 or str(vectors.dtype) not in _STOCK_DTYPES or not vectors.shape[1]:
-        return None
-    if vectors.dtype != np.int8 and vectors.nbytes <= MAX_NAN_CHECK_BYTES and not is_sound(vectors, MAX_ABS_VALUE):
-        raise ModelFolderError(
-            f"{path} holds vectors that are NaN or infinite, or beyond {MAX_ABS_VALUE:g}; make or download the model "
-            "again"
-        )
-    return vectors
 
 
 def _packed(

@@ -75,7 +75,7 @@ class CorpusFile:
         quoting: "csv" where cells are in quotation marks, doubled inside; "backslash" where backslashes stand before
             them; "none" where they are text. None is "csv", and for tabs what the file shows.
         decimal: the decimal mark of numbers in .csv and .tsv: "." or ",".
-        date_format: of dates in .csv and .tsv beside 2024-12-31, such as "%d.%m.%Y" or "DD.MM.YYYY".
+        date_format: of dates in .csv and .tsv beside 2024-12-31, such as "%d.%m.%Y".
         columns: of metadata to keep; None keeps all.
         leave_out: columns of metadata to leave out.
         types: what columns of metadata hold, "number", "date", "boolean" or "string", where it is not to be found out.
