@@ -108,7 +108,7 @@ fuzz-native: $(VENV)/test.stamp  ## the same with C kernels that check every acc
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-help-docs: $(VENV)/test.stamp  ## write docs/cli.md, the tables of docs/architecture.md and the JSON schemas from the code
+help-docs: $(VENV)/test.stamp  ## write docs/cli.md, the picture and table of docs/architecture.md and the JSON schemas from the code
 	$(BIN)/python docs/cli_page.py
 	$(BIN)/python docs/architecture_page.py
 	$(BIN)/python docs/schemas.py

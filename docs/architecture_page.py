@@ -1,4 +1,4 @@
-"""Write docs/architecture.md's picture and table of sizes, and docs/map.md, from the code: `make help-docs`."""
+"""Write docs/architecture.md's picture and table of sizes from the code (`make help-docs`), and a page of files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("architecture.md")
-MAP = Path(__file__).with_name("map.md")
 PICTURE = Path(__file__).with_name("images") / "structure.svg"
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "pellucid"
@@ -35,12 +34,10 @@ what goes for it.
 |---|---:|---:|---:|
 """
 
-_HEAD = """# The map
+_HEAD = """# Every file
 
-<!-- Written by `make help-docs` from the first line of each module's docstring. Do not edit. -->
-
-Every file of `src/pellucid`, once. The line above a table is that of its package, whose `__init__.py` lists the public
-names.
+Every file of `src/pellucid`, with the first line of its docstring. The line above a table is that of its package, whose
+`__init__.py` lists the public names.
 """
 
 
@@ -53,7 +50,7 @@ def page() -> str:
 
 
 def file_map() -> str:
-    """Return the page with every file."""
+    """Return the page with every file, which is made when the site is."""
     packages = sorted(path.parent for path in SOURCE.glob("*/__init__.py"))
     return _HEAD + "".join(map(_table, [SOURCE, *packages]))
 
@@ -185,5 +182,4 @@ def _line(path: Path) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    MAP.write_text(file_map(), encoding="utf-8")
     PICTURE.write_text(picture(), encoding="utf-8")

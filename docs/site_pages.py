@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from architecture_page import file_map
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -31,6 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted((ROOT / NOTEBOOKS).glob("*.ipynb")):
         name = f"{NOTEBOOKS}/{path.stem}.md"
         files.append(File.generated(config, name, content=from_notebook(path)))
+    files.append(File.generated(config, "map.md", content=file_map()))
     return files
 
 

@@ -329,7 +329,7 @@ def test_no_package_grows_beyond_the_table_of_sizes():
 
 def test_the_pages_of_the_code_are_made_from_it():
     script = runpy.run_path(str(ROOT / "docs/architecture_page.py"))
-    for made, path in (("page", "architecture.md"), ("file_map", "map.md"), ("picture", "images/structure.svg")):
+    for made, path in (("page", "architecture.md"), ("picture", "images/structure.svg")):
         assert page_of(f"docs/{path}") == script[made](), "run: make help-docs"
     listed = re.findall(r"^\| `([\w/]+\.py)` \| .+ \|$", script["file_map"](), re.MULTILINE)
     there = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
