@@ -34,7 +34,7 @@ VALUES: dict[str, tuple[Any, list[str]]] = {
     "synonyms": ({"pear": ["dog", "park"], "red": ["green"]}, ["--synonym", "pear=dog|park", "--synonym", "red=green"]),
     "boosts": (
         [{"where": {"year": {"gte": 3}}, "weight": 0.4}, RECENT],
-        ["--boost", "year>=3=0.4", "--boost", "day ~ 9=-0.3"],
+        ["--boost", "year>=3=0.4", "--boost", "day ~ 9 = -0.3"],
     ),
     "group_by": ("day", ["--group-by", "day"]),
     "min_score": (0.2, ["--min-score", "0.2"]),
@@ -106,12 +106,15 @@ def test_every_option_has_a_value_here_and_is_an_argument_of_python() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dict[str, Any]) -> None:
+def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dict[str, Any], tmp_path: Any) -> None:
     value, said = VALUES[name]
     options = {name: value, **WITH.get(name, {})}
     hits = {door: search(**options) for door, search in doors.items()}
     printed = json.loads(run_command("search", index.folder, QUERY, *said, "--json").stdout)
     hits["command line"] = [(hit["id"], hit["score"]) for hit in printed["hits"]]
+    run_command("search", index.folder, QUERY, *said, "-o", tmp_path / "hits.jsonl")
+    rows = [json.loads(line) for line in open(tmp_path / "hits.jsonl")]
+    hits["table"] = [(row["id"], sum(row[part] or 0 for part in row if part.startswith("score."))) for row in rows]
     assert hits["python"] and hits["python"] != doors["python"](**WITH.get(name, {}))
     for door, found in hits.items():
         assert [id for id, _ in found] == [id for id, _ in hits["python"]], door

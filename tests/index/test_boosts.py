@@ -79,6 +79,7 @@ def test_a_boost_finds_no_document_that_shares_nothing(index: Any) -> None:
         words.add(["apple", *["pear"] * 50], ids=map(str, range(51)), metadata=[{"a": 0}, *[{"a": 1}] * 50])
         assert [hit.id for hit in words.search("apple", 3, boosts=[{"where": {"a": 1}, "weight": 5}])] == ["0"]
         assert not words.search("plum", boosts=[{"where": {"a": 1}, "weight": 5}])
+        assert words.why_not("apple", "9", boosts=[{"where": {"a": 1}, "weight": 5}]).rank is None
 
 
 @pytest.mark.parametrize("field", ["kind", "year", "day"])
@@ -112,7 +113,22 @@ def test_why_not_names_boosts(index: Any) -> None:
     assert dict(why.gap)["boost: year = 3"] == 2 and "all else" in dict(why.gap)
     assert sum(row.contribution for row in why.gap) == pytest.approx(why.last_score - why.score, abs=1e-6)
     cause = next(cause for cause in why.causes if cause.kind == "boosts")
-    assert cause.options == {"boosts": None} and index.search("apple", 5)[cause.rank - 1].id == id
+    assert cause.options == {"boosts": []} and index.search("apple", 5)[cause.rank - 1].id == id
+
+
+def test_rows_of_boosts_are_told_apart_by_name(index: Any) -> None:
+    first, second = {"where": {"kind": ["guide", "note"]}, "weight": 0.3}, {**RECENT, "half_life_days": 3}
+    id = next(hit.id for hit in index.search("apple", 50, where={"kind": "guide", "day": "2026-11-30"}))
+    rows = {
+        row.name: row.contribution for row in index.score("apple", id, boosts=[RECENT, first, second]).explain().rows
+    }
+    assert rows["boost: kind = guide or note"] == pytest.approx(0.3)
+    assert rows["boost: recent day"] == rows["boost: recent day (2)"] == pytest.approx(0.4)
+    settings = {"boosts": [{**first, "weight": -0.9}, RECENT]}, {"boosts": [RECENT, first]}  # in another order
+    found = index.compare({"1": "apple"}, *settings, top_k=50)
+    assert [row for row in found.changes[0].moved if abs(row[1]) > 1e-6] == [
+        ("boost: kind = guide or note", pytest.approx(1.2))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,8 @@ def test_judgements_lie_beside_the_index_and_are_evaluated(index, tmp_path, frui
     with pytest.raises(InputError, match="tab"):
         index.judge("a car", "two\tcolumns", 1)
     assert index.judgements()[1] == grades
+    index.delete("b")
+    assert index.judge("a car", "b", None) == 1  # of a document that is gone, too
 
 
 def test_two_settings_are_compared_query_by_query(index):
@@ -181,7 +183,7 @@ def test_settings_are_kept_under_a_name(tmp_path):
     (table := tmp_path / "d.jsonl").write_text(
         '{"id": "a", "text": "apples and a car"}\n{"id": "b", "text": "a car"}\n'
     )
-    (asked := tmp_path / "q.txt").write_text("apples, a car\n")
+    (asked := tmp_path / "q.txt").write_text("apples, a car\n\n")
     run("index", "build", tmp_path / "index", table)
     with Index.open(tmp_path / "index") as made:
         plain = made.search("a car").to_dict()
@@ -196,7 +198,9 @@ def test_settings_are_kept_under_a_name(tmp_path):
         made.rebuild()
     run("index", "build", tmp_path / "index", table, "--overwrite")
     shown = run("index", "compare", tmp_path / "index", "--queries", asked, "--first", "b.2", "--second", "words only")
-    assert "apples, a car" in shown.stdout and "1 with other first 10 hits" in shown.stdout
+    assert (
+        "apples, a car" in shown.stdout and "1 query" in shown.stdout and "1 with other first 10 hits" in shown.stdout
+    )
     with Index.open(tmp_path / "index") as made:
         assert made.info()["settings"] == ["b.2", "words only"]
         assert made.search("a car", settings="words only").to_dict() == kept.to_dict()

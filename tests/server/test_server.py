@@ -178,6 +178,14 @@ def test_an_index_says_what_it_holds(static: StaticEmbedder, tmp_path: Path) -> 
         with pellucid.Index.open(tmp_path / "index") as index:
             index.add(["une autre"], metadata=[{"lang": "fr"}])
         assert [one["value"] for one in ask(url, "/index")[1]["values"]["lang"]] == ["en", "fr"]
+    with running({"static-en": static}, index=str(tmp_path / "index"), judge=True) as url:
+        id = ask(url, "/documents", {"limit": 1})[1]["documents"][0]["id"]
+        assert ask(url, "/judge", {"query": "x" * 10_001, "id": id})[0] == 422
+        assert ask(url, "/judge", {"query": "x", "id": id}) == (200, {"judged": 1})
+        assert list(ask(url, "/index")[1]["grades"]) == ["x"]
+        with open(tmp_path / "index/judgements/qrels.tsv", "a") as file:
+            file.write("torn")
+        assert ask(url, "/index")[1]["grades"] == {} and ask(url, "/judge", {"query": "y", "id": id})[0] == 500
 
 
 def test_several_indexes_are_told_apart(static: StaticEmbedder, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from pellucid.index.hits import Hit, Hits
+    from pellucid.index.hits import Hits
     from pellucid.index.index import Index
     from pellucid.index.reasons import Mark
 
@@ -34,18 +34,19 @@ def write_documents(path: Path, opened: Index, where: Any, page: dict[str, Any])
     write_table(path, columns, ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in documents))
 
 
-def write_hits(path: Path, opened: Index, hits_by_query: Iterable[tuple[str, Iterable[Hit]]], offset: int) -> None:
-    """Write hits as rows: query, rank, document, score and its components, reason, fields."""
+def write_hits(path: Path, opened: Index, hits_by_query: Iterable[tuple[str, Hits]], options: dict[str, Any]) -> None:
+    """Write hits, found with `options`, as rows: query, rank, document, score and its components, reason, fields."""
     from pellucid.index.listing import field_columns
 
-    commit, components = opened.snapshot().commit, list(opened.weights)
+    extra = {"boost": options["boosts"] or options.get("settings"), "rerank": options.get("rerank")}
+    commit, components = opened.snapshot().commit, [*opened.weights, *filter(extra.get, extra)]
     scores = ["score", *(f"score.{name}" for name in components)]
     columns = ["query", "rank", "id", "title", "text", *scores, "reason"]
     rows = (
         (query, rank, hit.id, hit.title, hit.text, hit.score, *map(hit.parts.get, components), hit.summary(),
          *map(hit.metadata.get, commit.state.fields))
         for query, hits in hits_by_query
-        for rank, hit in enumerate(hits, offset + 1)
+        for rank, hit in enumerate(hits, hits.offset + 1)
     )  # fmt: skip
     write_table(path, [*columns, *field_columns(commit, columns)], rows)
 

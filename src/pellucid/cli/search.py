@@ -369,8 +369,8 @@ def compare(
         is_json = given.lstrip().startswith("{")
         return parse_json(given.encode(), f"{given:.80} is not JSON") if is_json else read_json(given)
 
-    is_table = ".jsonl" in queries.suffixes
-    texts = read_queries(queries) if is_table else {str(n): text for n, text in enumerate(read(str(queries)), 1)}
+    lines = read_queries(queries).items() if ".jsonl" in queries.suffixes else enumerate(read(str(queries)), 1)
+    texts = {str(n): text for n, text in lines if text.strip()}
     judged = None if qrels is None else read_qrels(qrels)
     with _open(folder) as opened:
         names = opened.info()["settings"]
@@ -512,7 +512,7 @@ def search(
         if check:
             hits_by_query = ((text, hits.check()) for text, hits in hits_by_query)
         if output is not None:
-            write_hits(output, opened, hits_by_query, options["offset"])
+            write_hits(output, opened, hits_by_query, options)
         else:
             for text, hits in hits_by_query:
                 if query in (None, "-") and not json:
@@ -608,7 +608,7 @@ def _queries(query: str | None) -> Iterator[str]:
 
 def _boost(text: str, weight: float) -> dict[str, Any]:
     """Return the boost of a --boost option: a condition, or a field of dates and their half-life in days."""
-    if match := _RECENT.fullmatch(text):
+    if match := _RECENT.fullmatch(text.strip()):
         return {"recent": match[1].strip(), "half_life_days": float(match[2]), "weight": weight}
     return {"where": _conditions([text], "--boost"), "weight": weight}
 

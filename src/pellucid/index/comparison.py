@@ -161,8 +161,8 @@ def _change(snapshot: Snapshot, asked: Sequence[SearchQuery], before: list[str],
     """Return what became of the first hits of a query, and the terms of the best that entered."""
     entered, left = [id for id in after if id not in before], [id for id in before if id not in after]
     document = [*entered, *after, *before][0]
-    location = snapshot.commit.rows_for([document])[document]
-    old, new = (score_document(plan_of(snapshot, one), *location).explain() for one in asked)
-    moved = sorted((new - old).rows, key=lambda row: -abs(row.contribution))[:MAX_MOVED_ROWS]
-    rows = tuple(TopRow(row.name, row.contribution) for row in moved)
-    return ChangedQuery(asked[0].query, tuple(entered), tuple(left), document, rows)
+    hits = [score_document(plan_of(snapshot, one), *snapshot.commit.locate(document)) for one in asked]
+    rows = sorted((hits[1].explain() - hits[0].explain()).rows, key=lambda row: -abs(row.contribution))[:MAX_MOVED_ROWS]
+    return ChangedQuery(
+        asked[0].query, tuple(entered), tuple(left), document, tuple(TopRow(row.name, row.contribution) for row in rows)
+    )

@@ -32,6 +32,7 @@ from pellucid.index.comparison import (
     with_settings,
     write_settings,
 )
+from pellucid.index.documents import validate_id
 from pellucid.index.evaluation import (
     MAX_GRADE,
     Checks,
@@ -501,7 +502,7 @@ class Index(DocumentCollection):
 
         Args:
             query: its text.
-            id: of a document in the index.
+            id: of a document in the index; to take a judgement back, of any.
             grade: 1 for relevant, 0 for not relevant, up to 1,000 for more so; None takes the judgement back.
 
         Returns:
@@ -512,9 +513,9 @@ class Index(DocumentCollection):
             WritingError: the folder cannot be written.
         """
         query = SearchQuery(query=query).query
-        document = self[id]
+        document_id = validate_id(id, "the id") if grade is None else self[id].id  # it may be deleted
         check_number("grade", grade, least=0, most=MAX_GRADE, integer=True, optional=True)
-        return write_judgement(self.folder, well_formed(query), document.id, grade)
+        return write_judgement(self.folder, well_formed(query), document_id, grade)
 
     def judgements(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
         """Return what `judge` noted, as `evaluate` takes it: queries by id, and the grades of documents by query."""

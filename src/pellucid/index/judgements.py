@@ -21,8 +21,8 @@ _PATIENCE_S = 10.0
 def read_judgements(index_folder: Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Return the judged queries by id, and by query the grade of each judged document."""
     folder = index_folder / FOLDER
-    is_there = (folder / _QRELS).is_file()  # the last that is written
-    return (read_queries(folder / _QUERIES), read_qrels(folder / _QRELS)) if is_there else ({}, {})
+    # Judgements are written after queries.
+    return (read_queries(folder / _QUERIES), read_qrels(folder / _QRELS)) if (folder / _QRELS).is_file() else ({}, {})
 
 
 def write_judgement(index_folder: Path, query: str, id: str, grade: int | None) -> int:
@@ -36,10 +36,8 @@ def write_judgement(index_folder: Path, query: str, id: str, grade: int | None) 
         queries, grades = read_judgements(index_folder)
         query_id = hashlib.sha256(query.encode()).hexdigest()[:16]
         queries[query_id] = query
-        of_query = grades.setdefault(query_id, {})
-        of_query.pop(id, None)
-        if grade is not None:
-            of_query[id] = grade
+        others = {document: n for document, n in grades.get(query_id, {}).items() if document != id}
+        grades[query_id] = others if grade is None else {**others, id: grade}
         lines = (json.dumps({"_id": key, "text": text}) for key, text in queries.items())
         rows = (f"{key}\t{document}\t{n}" for key, judged in grades.items() for document, n in judged.items())
         for name, content in ((_QUERIES, lines), (_QRELS, ("query-id\tcorpus-id\tscore", *rows))):

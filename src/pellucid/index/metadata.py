@@ -162,12 +162,13 @@ def parse_where(where: Any, fields: Fields) -> Where:
 
 def condition_text(where: Any) -> str:
     """Return parsed conditions as a person reads them: "year >= 1990 and lang = en"."""
-    alternatives = [where] if isinstance(where, Mapping) else where
+    alternatives, signs = [where] if isinstance(where, Mapping) else where, {**_SIGNS, "in": "=", "nin": "!="}
     return " or ".join(
         " and ".join(
-            f"{name} {_SIGNS.get(operator, operator)} {value}"
+            f"{name} {signs.get(operator, operator)} " + " or ".join(map(str, values))
             for name, test in alternative.items()
             for operator, value in (test if isinstance(test, Mapping) else {"eq": test}).items()
+            for values in [value if isinstance(value, (list, tuple, set)) else [value]]
         )
         for alternative in alternatives
     )

@@ -523,10 +523,7 @@ class BoostsAsked(Asked):
         matrices = {segment: np.array([boost.values(segment) for boost in self._boosts], np.float64)
                     for segment in {segment for segment, _ in passages.stored}}  # fmt: skip
         values = [matrices[s][:, s.rows_of_passages(np.array([passage])).item()] for s, passage in passages.stored]
-        rows = [
-            Row(boost.name, (boost.name,), 0.0, 0.0, key=(BOOST, str(number)), kind=BOOST)
-            for number, boost in enumerate(self._boosts)
-        ]
+        rows = [Row(boost.name, (boost.name,), 0.0, 0.0, key=(BOOST, boost.name), kind=BOOST) for boost in self._boosts]
         return lambda passage: Terms(values[passage], rows.__getitem__)
 
     def text_scores(self, texts: list[str]) -> Floats:
@@ -538,7 +535,12 @@ def parse_boosts(boosts: Boosts, fields: Fields) -> tuple[Boost, ...]:
     """Return the boosts of a search, see `Index.search`."""
     if not isinstance(boosts, (list, tuple, type(None))) or len(boosts or ()) > MAX_BOOSTS:
         raise InputError(f"boosts are {shown(boosts)}; give a list of at most {MAX_BOOSTS}, {_BOOST_FORMS}")
-    return tuple(_parse_boost(given, fields) for given in boosts or ())
+    parsed = [_parse_boost(given, fields) for given in boosts or ()]
+    names = [boost.name for boost in parsed]  # such as "recent day" of two half-lives
+    return tuple(
+        boost._replace(name=f"{name} ({names[:n].count(name) + 1})") if name in names[:n] else boost
+        for n, (name, boost) in enumerate(zip(names, parsed))
+    )
 
 
 def _parse_boost(given: Any, fields: Fields) -> Boost:
@@ -552,8 +554,9 @@ def _parse_boost(given: Any, fields: Fields) -> Boost:
     half_life_days, field = given.get("half_life_days"), str(given["recent"])
     check_number(f"half_life_days of the boost {shown(given)}", half_life_days, least=0.001, most=1e6)
     moment = str(datetime.now(timezone.utc).isoformat() if given.get("now") is None else given["now"])
-    where = parse_where({field: {"gte": moment}}, fields)
-    return Boost(f"recent {field}", float(given["weight"]), where, half_life_days * DAY_S)
+    return Boost(
+        f"recent {field}", float(given["weight"]), parse_where({field: {"gte": moment}}, fields), half_life_days * DAY_S
+    )
 
 
 PARTS: dict[str, type[ModelPart]] = {"static": StaticPart, "multi-vector": MultiVectorPart}

@@ -171,8 +171,10 @@ def _gap(last: Hit, hit: Hit) -> tuple[TopRow, ...]:
         for why in (last.explain(), hit.explain())
     )
     gaps = {key: more.get(key, 0.0) - less.get(key, 0.0) for key in more | less}  # words by span, boosts by name
-    largest, query = sorted(gaps, key=lambda key: -abs(gaps[key])), hit.reasons.query
-    rows = [TopRow(key if isinstance(key, str) else query[slice(*key)], gaps[key]) for key in largest]
+    rows = [
+        TopRow(key if isinstance(key, str) else hit.reasons.query[slice(*key)], gaps[key])
+        for key in sorted(gaps, key=lambda key: -abs(gaps[key]))
+    ]
     return (*rows, TopRow("all else", last.score - hit.score - sum(gaps.values())))
 
 
@@ -227,7 +229,7 @@ class _Trials:
         self.hit = score_document(self._plan, *location)
         self.rank = (
             rank_of(self._plan, self.hit.score, self._document.number, self._free.where)
-            if any(self.hit.parts.values())
+            if any(value for part, value in self.hit.parts.items() if part != BOOST)
             else None
         )
         blocks = [("condition", f"it fails the condition {name}: {failed[name]!r:.200}") for name in failed]
@@ -329,7 +331,7 @@ class _Trials:
                 ],
             )
         if self._free.boosts:
-            yield "boosts", "boosts lift others above it", [{"boosts": None}]
+            yield "boosts", "boosts lift others above it", [{"boosts": []}]
         hits, base = run(self._snapshot, self._free), validate_word_weights(self._free.word_weights, settings)
         for name, gap in _gap(hits[-1], self.hit)[:-1][:MAX_WORDS] if hits and self.rank else ():
             yield (

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from pellucid.analysis.citing import MIN_PROBABILITY, cite
 from pellucid.core.arrays import check_explained
 from pellucid.core.embedder import Embedder
-from pellucid.errors import VERSION
+from pellucid.errors import VERSION, CorpusError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.report import plain_value
 from pellucid.index.query import OPTIONS, SearchQuery, Synonyms, served_reranker
@@ -288,6 +288,7 @@ def index_routes(service: Service) -> APIRouter:
         index = service.searched(body.index)
         if not service.settings.judge:
             raise ApiError(404, "this server takes no judgements; start it with: pellucid serve --judge")
+        check_explained(body.query)
         return {"judged": index.judge(body.query, body.id, body.grade)}
 
     @router.post("/why_not")
@@ -313,7 +314,10 @@ def index_routes(service: Service) -> APIRouter:
 
 def _grades(index: Index) -> dict[str, dict[str, int]]:
     """Return the judged queries, by text, with the grade of each document."""
-    queries, grades = index.judgements()
+    try:
+        queries, grades = index.judgements()
+    except CorpusError:  # the files may be edited by hand; all but judging goes on, and that says so
+        return {}
     return {queries[query]: judged for query, judged in grades.items() if query in queries}
 
 
