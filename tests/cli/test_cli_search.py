@@ -157,7 +157,6 @@ MISTAKES = [
     ("index add index more.csv", 0, "no document had colour before; --leave-out leaves"),
     ("index add index more.csv", 0, "more.csv: 2 of 3 documents have no text"),
     ("index list index --descending", 2, "give --sort FIELD"),
-    ("verify index", 2, "it is: pellucid index verify"),
     ("nosuch index", 2, "No such command 'nosuch'."),
     ("report rows.jsonl", 2, "name your texts with --texts FILE"),
     ("bias --targets index", 1, "the texts of an index: pellucid index list index -o texts.csv"),
