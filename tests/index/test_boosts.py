@@ -114,6 +114,10 @@ def test_why_not_names_boosts(index: Any) -> None:
     assert sum(row.contribution for row in why.gap) == pytest.approx(why.last_score - why.score, abs=1e-6)
     cause = next(cause for cause in why.causes if cause.kind == "boosts")
     assert cause.options == {"boosts": []} and index.search("apple", 5)[cause.rank - 1].id == id
+    index.save_settings("kept", {"where": {"year": 3}, "boosts": boosts})
+    causes = index.why_not("apple", id, 5, settings="kept").causes
+    cause = next(cause for cause in causes if cause.kind == "boosts")  # its change counts instead of what is kept
+    assert index.search("apple", 5, settings="kept", **cause.options)[cause.rank - 1].id == id
 
 
 def test_rows_of_boosts_are_told_apart_by_name(index: Any) -> None:

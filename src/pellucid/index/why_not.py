@@ -195,7 +195,8 @@ def _failed_conditions(snapshot: Snapshot, asked: SearchQuery, location: tuple[i
     ]
     nearest = min(failed, key=len, default={})
     without = [{name: where[name] for name in where if name not in nearest} for where in alternatives]
-    return nearest, (without if len(without) > 1 else without[0]) if without and all(without) else None
+    # None would leave the conditions of named settings.
+    return nearest, (without if len(without) > 1 else without[0]) if without and all(without) else {}
 
 
 class _Trials:
