@@ -8,13 +8,16 @@ from pellucid.errors import InputError
 
 
 def refused(*rows):
-    """Return the mark that gives a test its rows: a call, what is said or None, and the error, of most InputError."""
-    return pytest.mark.parametrize(("call", "message", "error"), [(*row, InputError)[:3] for row in rows])
+    """Return a test of rows: a call, what is said or None, and the error, of most InputError.
 
+    The parameters of a call that have no default are the fixtures that it needs.
+    """
 
-def check_refused(request, call, message, error):
-    """Check that a call fails as its row says; its parameters without a default are the fixtures it needs."""
-    parameters = inspect.signature(call).parameters.values()
-    fixtures = [request.getfixturevalue(p.name) for p in parameters if p.default is p.empty]
-    with pytest.raises(error, match=message):
-        call(*fixtures)
+    @pytest.mark.parametrize(("call", "message", "error"), [(*row, InputError)[:3] for row in rows])
+    def test(call, message, error, request):
+        parameters = inspect.signature(call).parameters.values()
+        fixtures = [request.getfixturevalue(p.name) for p in parameters if p.default is p.empty]
+        with pytest.raises(error, match=message):
+            call(*fixtures)
+
+    return test

@@ -18,7 +18,7 @@ from pellucid.analysis.coordinates import correlations, spread
 from pellucid.analysis.dimension_cards import cards
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import MissingExtraError
-from refusals import check_refused, refused
+from refusals import refused
 from tables import HOSTILE, SCHEMA, TableEmbedder, check_views, random_table, units
 
 FOUR = {"one": [2, 0, 0], "two": [3, 4, 0], "three": [0, -5, 0], "four": [4, 3, 0]}  # third dimension: never
@@ -218,7 +218,7 @@ def without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
 
 
-@refused(
+test_what_cannot_be_measured_is_refused = refused(
     *((lambda settings=settings: Thresholds(**settings), message) for settings, message in SETTINGS),
     *((lambda fruits, call=call, texts=texts: call(fruits, texts), message) for texts, message in TEXTS
       for call in (audit, cards, lambda model, texts: cards(model, texts, 0))),
@@ -231,8 +231,6 @@ def without_pandas(monkeypatch):
     (lambda without_pandas, fruits: audit(fruits, list(FOUR)).to_frame(), r'pip install "pellucid\[frames\]"',
      MissingExtraError),
 )  # fmt: skip
-def test_what_cannot_be_measured_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 # --- The families, and the views --------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ import pytest
 
 import pellucid
 from commands import run_command
+from files import written
 from pellucid.analysis import bias_audit
 from pellucid.analysis.bias_audit import PAIR_LISTS, TARGET_LISTS, Target, read_pairs, read_targets
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
-from refusals import check_refused, refused
+from refusals import refused
 
 N_PAIRS, N_TARGETS, WIDTH, STRENGTH = 16, 8, 48, 0.6
 PAIRS = [(f"he{n}", f"she{n}") for n in range(N_PAIRS)]
@@ -110,28 +111,24 @@ def test_the_lists():
     assert all(len({target.text for target in read_targets(name)[0]}) == 40 for name in TARGET_LISTS)
 
 
-def written_by_pandas(frame, kind, path):
-    {
-        "csv": lambda: frame.to_csv(path),
-        "excel.csv": lambda: frame.to_csv(path, sep=";", index=False, encoding="utf-8-sig"),
-        "tsv": lambda: frame.to_csv(path, sep="\t", index=False, encoding="utf-16"),
-        "mac.csv": lambda: path.write_bytes(frame.to_csv(index=False).replace("\n", "\r").encode("utf-8")),
-        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
-        "json": lambda: frame.to_json(path, orient="records"),
-        "parquet": lambda: frame.to_parquet(path),
-        "xlsx": lambda: frame.to_excel(path),
-        "txt": lambda: frame.to_csv(path, sep="\t", index=False),
-    }[kind]()
-
-
-@pytest.mark.parametrize("kind", ["csv", "excel.csv", "tsv", "mac.csv", "jsonl", "json", "parquet", "xlsx", "txt"])
-def test_pairs_of_any_file(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("pairs.csv", lambda frame, path: frame.to_csv(path)),
+        ("excel.csv", lambda frame, path: frame.to_csv(path, sep=";", index=False, encoding="utf-8-sig")),
+        ("pairs.tsv", lambda frame, path: frame.to_csv(path, sep="\t", index=False, encoding="utf-16")),
+        ("mac.csv", lambda frame, path: written(path, frame.to_csv(index=False).replace("\n", "\r"))),
+        ("pairs.jsonl", lambda frame, path: frame.to_json(path, orient="records", lines=True)),
+        ("pairs.json", lambda frame, path: frame.to_json(path, orient="records")),
+        pytest.param("p.parquet", lambda frame, path: frame.to_parquet(path), marks=pytest.mark.needs("pyarrow")),
+        pytest.param("p.xlsx", lambda frame, path: frame.to_excel(path), marks=pytest.mark.needs("openpyxl")),
+        ("pairs.txt", lambda frame, path: frame.to_csv(path, sep="\t", index=False)),
+    ],
+)
+def test_pairs_of_any_file(name, write, tmp_path):
     pandas = pytest.importorskip("pandas")
-    if kind in ("parquet", "xlsx"):
-        pytest.importorskip({"parquet": "pyarrow", "xlsx": "openpyxl"}[kind])
-    path = tmp_path / f"pairs.{kind}"
-    written_by_pandas(pandas.DataFrame({"Männer": ["er", "Herr Ö"], "Frauen": ["sie", "Frau Ö"]}), kind, path)
-    pairs = read_pairs(path)
+    write(pandas.DataFrame({"Männer": ["er", "Herr Ö"], "Frauen": ["sie", "Frau Ö"]}), tmp_path / name)
+    pairs = read_pairs(tmp_path / name)
     assert (pairs.groups, [row[:2] for row in pairs.rows]) == (
         ("Männer", "Frauen"),
         [("er", "sie"), ("Herr Ö", "Frau Ö")],
@@ -153,17 +150,12 @@ NO_PAIRS = [
 UNKNOWN = [("Emily", "Latisha"), ("Laura", "Jessica")]
 
 
-def written(path, content):
-    path.write_text(content)
-    return path
-
-
 @pytest.fixture
 def leaning():
     return planted(5, LEANS)
 
 
-@refused(
+test_what_holds_no_pairs_or_targets_is_refused = refused(
     *((lambda tmp_path, content=content: read_pairs(written(tmp_path / "pairs.csv", content)), message,
        (CorpusError, InputError)) for content, message in NO_PAIRS),
     *((lambda tmp_path, number=number: read_targets(
@@ -178,8 +170,6 @@ def leaning():
     (lambda: pellucid.bias(pellucid.load("static-en"), UNKNOWN, targets=["nurse", "lawyer"]),
      r"the model knows 1 of 2 pairs.*latisha"),
 )  # fmt: skip
-def test_what_holds_no_pairs_or_targets_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import tiny_transformer
 
 
@@ -102,7 +102,7 @@ def saved(model, folder, **options):
     return folder
 
 
-@refused(
+test_what_makes_no_anchor_model_is_refused = refused(
     *((lambda anchors=anchors: AnchorEmbedder(count_animals, anchors), message) for anchors, message in BAD_ANCHORS),
     (lambda: AnchorEmbedder(lambda texts: np.ones((len(texts), 2)), ["cat", " \n"]), "dimension 1 has an empty name"),
     *((lambda dimensions=dimensions: AnchorEmbedder.from_parts(
@@ -121,8 +121,6 @@ def saved(model, folder, **options):
         saved(AnchorEmbedder(fruit, "apple"), tmp_path / "model", encoder_name="no such model")),
      r"'no such model', which is not in the folder.* encoder=", ModelFolderError),
 )  # fmt: skip
-def test_what_makes_no_anchor_model_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 # --- decorrelation

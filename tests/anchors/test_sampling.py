@@ -18,7 +18,7 @@ from pellucid.native import farthest
 from pellucid.persistence import checkpoints
 from pellucid.text.tables import read_texts
 from points import clusters, small_numbers
-from refusals import check_refused, refused
+from refusals import refused
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 
 # --- Farthest point sampling ------------------------------------------------------------------------------------------
@@ -136,15 +136,13 @@ NO_FARTHEST = [
 ]  # fmt: skip
 
 
-@refused(
+test_points_that_cannot_be_picked_are_refused = refused(
     *(
         (lambda change=change: farthest_points(**{"vectors": clusters(10), "n": 2, **change}), message)
         for change, message in NO_FARTHEST
     ),
     (lambda: uniform_points(np.zeros((3, 1)), 4), "only 3 vectors"),
 )
-def test_points_that_cannot_be_picked_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 # --- Uniform and KMeans -----------------------------------------------------------------------------------------------
@@ -348,7 +346,7 @@ NO_CHOICE = [
 ]  # fmt: skip
 
 
-@refused(
+test_anchors_that_cannot_be_chosen_are_refused = refused(
     *((lambda change=change: choose_anchors(
         **{"encoder": encode, "corpus": SENTENCES, "n": 3, "method": "uniform", **change}), message, PellucidError)
       for change, message in NO_CHOICE),
@@ -356,8 +354,6 @@ NO_CHOICE = [
         {"words": (5, 2)}, {"max_candidates": 0})),
     (lambda: list(candidate_texts(["Ein Satz."], CandidateSettings(language="klingon"))), "'klingon'"),
 )  # fmt: skip
-def test_anchors_that_cannot_be_chosen_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_a_stopped_run_encodes_no_shard_again(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.persistence.folder import is_stock
 from pellucid.static.embedder import StaticEmbedder
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import tiny_transformer
 
 
@@ -76,7 +76,7 @@ def ones(texts):
     return np.ones((len(texts), len(texts)))
 
 
-@refused(
+test_what_is_no_encoder_or_gives_no_vectors_is_refused = refused(
     *((lambda gives=gives: encode_with(gives, ["cat", "dog"]), message) for gives, message in WRONG),
     (lambda: encode_with(count_animals, ["cat"], dimension=4), "gives 3 dimensions, before it gave 4; give the"),
     (lambda: [*map(load(ones).encode, (["cat"], ["cat", "dog"]))], "gives 2 dimensions, before it gave 1"),
@@ -90,8 +90,6 @@ def ones(texts):
       for name, lengths in [("dot", (1, 6)), ("euclidean", (1, 6)), ("euclidean", (1, 1)), ("manhattan", (1, 1))]
       for way in ("encode", "encode_query", "encode_document")),
 )  # fmt: skip
-def test_what_is_no_encoder_or_gives_no_vectors_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_a_function_has_the_methods_of_every_model(tmp_path):

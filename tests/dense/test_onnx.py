@@ -15,7 +15,7 @@ from pellucid.dense.words import WordReasons
 from pellucid.errors import ModelFolderError
 from pellucid.persistence.folder import bundled_models
 from pellucid.persistence.store import read_json, write_json
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import word_piece
 
 onnx = pytest.importorskip("onnx")
@@ -142,7 +142,7 @@ def without_numbers(folder):
     return (folder / "onnx/model.onnx").read_bytes().replace(rows.tobytes(), b"\xff" * rows.nbytes)
 
 
-@refused(
+test_what_cannot_be_read_or_run_is_refused_by_name = refused(
     *((lambda folder, name=name, content=content: opened_after(folder, name, content), message, ModelFolderError)
       for name, content, message in UNREADABLE),
     (lambda folder: opened_after(folder, "onnx/model.onnx", b"none"), r"cannot run .*model\.onnx", ModelFolderError),
@@ -153,8 +153,6 @@ def without_numbers(folder):
     (lambda folder: graph(folder / "onnx/model.onnx", 82) is pellucid.load(folder, backend="onnx").encode("ty"),
      "out of data bounds", ModelFolderError),
 )  # fmt: skip
-def test_what_cannot_be_read_or_run_is_refused_by_name(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 # the field's number and length as they are written, and longer: all are the same field

@@ -21,16 +21,17 @@ import pellucid
 from pellucid.dense import SentenceReasons
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import REASON_KINDS, EncoderEmbedder
+from pellucid.dense.measured import MeasuredReasons
 from pellucid.dense.vectors import form_directions, text_form
-from pellucid.dense.words import open_texts, words_for
+from pellucid.dense.words import WordReasons, open_texts, words_for
 from pellucid.errors import ModelFolderError
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, WORD, WORD_PAIR, Row
+from pellucid.explain.rows import CONTEXT, EMBEDDING, SENTENCE, SHARED, WORD, WORD_PAIR, Row
 from pellucid.process import ignored_warnings
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.sentences import sentence_spans
 from pellucid.text.words import Vocabulary, split_words
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import tiny_transformer
 
 NAMES = [f"{first}{second}" for first, second in itertools.product("bcdfglmnrst", "aeiou")]  # 55 words: "ba", "be" ...
@@ -69,19 +70,6 @@ def shadow():
     model = pellucid.load(Shadow(noise=0.05))
     model.fit_reasons(sentences(), table=table())
     return model
-
-
-@given(WORDS, WORDS)
-def test_words_context_and_common_add_up_to_the_encoders_own_cosine(shadow, one, other):
-    found = shadow.explain(one, other)
-    first, second = (row.astype(np.float64) for row in shadow.encode([one, other]))
-    assert found.score == pytest.approx(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)), abs=1e-6)
-    assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-12)
-    assert {row.kind for row in found.rows} <= {WORD_PAIR, SHARED, CONTEXT}
-    assert found.remainder == pytest.approx(0, abs=1e-6)
-    alone = shadow.explain(one)
-    assert alone.score == pytest.approx(1.0, abs=1e-6)
-    assert {row.kind for row in alone.rows} <= {WORD, SHARED, CONTEXT}
 
 
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=4), st.floats(0.1, 3.0))
@@ -251,7 +239,7 @@ def of_chance(texts):
     return np.random.default_rng().normal(size=(len(texts), 8))
 
 
-@refused(
+test_what_cannot_be_fitted_or_explained_is_refused = refused(
     (lambda unfitted: unfitted.fit_reasons(sentences(12)), "12 texts are too few"),
     (lambda unfitted: unfitted.fit_reasons(sentences(300), np.ones((299, 24))), "300 texts"),
     (lambda unfitted: unfitted.fit_reasons(sentences(300), np.full((300, 24), np.nan)), "NaN"),
@@ -263,8 +251,6 @@ def of_chance(texts):
     *((lambda shadow, tmp_path, arrays=arrays: explained(shadow, tmp_path, arrays), r"have \(|NaN", ModelFolderError)
       for arrays in NO_REASONS),
 )  # fmt: skip
-def test_what_cannot_be_fitted_or_explained_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 @pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
@@ -540,6 +526,28 @@ def test_reasons_of_every_kind_add_up_and_can_be_read(model):
         assert record == why.to_dict() and record["summary"] == why.summary()
         assert pickle.loads(pickle.dumps(why)).groups() == why.groups()  # checked, as they were read
         assert "<b>bo" not in why.to_html(fragment=True) and "\x1b" not in why.to_text(width=40, rows=True)
+
+
+KINDS = {
+    WordReasons: {WORD, WORD_PAIR, SHARED, CONTEXT},
+    MeasuredReasons: {WORD, WORD_PAIR, SHARED},
+    SentenceReasons: {SENTENCE, SHARED, CONTEXT},
+    type(None): {EMBEDDING},
+}
+
+
+@every_kind
+@given(WORDS, WORDS)
+def test_rows_of_every_kind_add_up_to_the_encoders_own_cosine(model, one, other):
+    first, second = (row.astype(np.float64) for row in model.encode([one, other]))
+    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
+    why, alone, kinds = model.explain(one, other), model.explain(one), KINDS[type(model.reasons)]
+    for found, score, others in ((why, cosine, {WORD}), (alone, 1.0, {WORD_PAIR})):
+        assert found.score == pytest.approx(score, abs=1e-6) and {row.kind for row in found.rows} <= kinds - others
+        assert math.fsum(row.contribution for row in found.rows) + found.remainder == pytest.approx(
+            found.score, abs=1e-9
+        )
+        assert found.remainder == pytest.approx(0, abs=1e-6)
 
 
 @every_kind

@@ -20,7 +20,7 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import ModelFolderError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
-from refusals import check_refused, refused
+from refusals import refused
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
 
@@ -214,7 +214,7 @@ def with_another_part(fruit, folder):
     return folder
 
 
-@refused(
+test_what_is_no_ensemble_and_what_it_cannot_do_is_refused = refused(
     *((lambda models=models, weights=weights: EnsembleEmbedder(models, weights), message)
       for models, weights, message in NO_ENSEMBLE),
     (lambda fruit: EnsembleEmbedder([fruit]).similarity(np.ones((1, 2)), np.ones((1, 3))),
@@ -233,8 +233,6 @@ def with_another_part(fruit, folder):
         (saved, {"x": lengths}, "no part 'x'"),
     ]),
 )  # fmt: skip
-def test_what_is_no_ensemble_and_what_it_cannot_do_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_parts_are_named_after_what_they_are(fruit):

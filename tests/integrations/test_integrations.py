@@ -16,7 +16,7 @@ import scipy.sparse
 
 import pellucid
 from pellucid.errors import InputError, MissingExtraError
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import tiny_lexicon
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,8 +147,7 @@ def test_langchains_retriever_takes_arguments_for_one_call(retriever, options, i
 UNKNOWN = [{"top_k": 2}, {"filter": {"year": 2001}}, {"Where": {"year": 2001}}]
 
 
-@pytest.mark.full
-@refused(
+test_arguments_that_an_adapter_does_not_know_are_refused = pytest.mark.full(refused(
     *((lambda retriever, call=call, wrong=wrong: call(retriever, wrong), next(iter(wrong)), (TypeError, ValueError))
       for wrong in UNKNOWN for call in (
         lambda retriever, wrong: retriever.invoke("apple", **wrong),
@@ -160,9 +159,7 @@ UNKNOWN = [{"top_k": 2}, {"filter": {"year": 2001}}, {"Where": {"year": 2001}}]
        "give a list, series or array of one dimension")
       for wrong in ("apple", b"apple", {"text": TEXTS}, 3, None, np.array([TEXTS])) for way in ("fit", "transform")),
     (lambda fruit: adapter("sklearn").PellucidVectorizer(fruit).transform(["apple", float("nan")]), "text 1 is float"),
-)  # fmt: skip
-def test_arguments_that_an_adapter_does_not_know_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
+))  # fmt: skip
 
 
 # Model Context Protocol

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from refusals import check_refused, refused
+from refusals import refused
 from tables import check_views
 from tiny_models import WORDS, byte_level, sentence_piece, states_of, tiny_model, word_piece
 
@@ -240,22 +240,6 @@ def test_shards_are_shown_as_the_word_of_the_text_or_not_at_all(mini):
 # Edits
 
 
-def test_edits_are_what_the_mixing_does_to_the_rows(llama):
-    ids = llama.decode(llama.embed(TEXTS[:1]), 20).ids[0].tolist()
-    first, second = [n for n in ids if llama.head.tokens[n].rank < Rank.INNER][:2]
-    name, other = llama.dimensions[first].name, llama.dimensions[second].name
-    rows, mean = llama.encode(TEXTS).toarray(), 2**-0.5
-    for edited, column, expected in (
-        (llama.without(name), slice(None), np.delete(rows, first, axis=1)),
-        (llama.scale({name: 0.5}), first, rows[:, first] / 2),
-        (llama.merge(name, other, name="both"), min(first, second), (rows[:, first] + rows[:, second]) * mean),
-    ):
-        assert edited.encode(TEXTS).toarray()[:, column] == pytest.approx(expected, abs=1e-5)
-    assert name not in {row.name for row in llama.without(name).explain(TEXTS[0]).rows}
-    explanation = llama.rename({name: "mine"}).explain(TEXTS[0], TEXTS[0])
-    assert "mine" in {row.name for row in explanation.rows} and explanation.score == pytest.approx(1, abs=1e-5)
-
-
 # Folders
 
 
@@ -297,7 +281,7 @@ SETTINGS = [
 ]
 
 
-@refused(
+test_what_cannot_be_meant_is_refused = refused(
     *((lambda llama, k=k: llama.key_tokens("a man", k), "k is") for k in (0, -1, 10_000, 2.5, True)),
     (lambda llama: llama.fitted(["a man"], "mean"), "at least two"),
     (lambda llama: llama.fitted(["", ""], "component"), "got 0 of 2"),
@@ -323,8 +307,6 @@ SETTINGS = [
     (lambda llama: llama.decode(np.ones((2, 5)), 3), r"not \[n, 32\]"),
     *((lambda values=values: KeyTokenSettings(**values), next(iter(values))) for values in SETTINGS),
 )
-def test_what_cannot_be_meant_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_tokens_added_to_an_embedders_tokenizer_need_no_row():
@@ -430,12 +412,10 @@ def test_views(aligned):
     assert "Token alignment" in said and "the head rotated" in said and "1 text left out" in said
 
 
-@refused(
+test_what_cannot_be_decided_is_refused = refused(
     (lambda aligned: token_alignment(aligned, SAMPLES[:9]), "9 different texts with a token; at least 20"),
     (lambda aligned: token_alignment(aligned, ["", " "] * 20), "0 different texts"),
     (lambda aligned: token_alignment(aligned, SAMPLES, draws=0), "draws is 0"),
     (lambda aligned: token_alignment(aligned, [*SAMPLES, 3]), "int"),
     (lambda fruit: token_alignment(fruit, SAMPLES), "only key-token models are decoded to tokens"),
 )
-def test_what_cannot_be_decided_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)

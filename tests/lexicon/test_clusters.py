@@ -13,7 +13,7 @@ from tokenizers.models import BPE, WordLevel
 from pellucid import cluster_vocabulary
 from pellucid.core.dimensions import read_dimensions, write_dimensions
 from pellucid.transformer.tokenwords import Rank, readable, vocabulary_of
-from refusals import check_refused, refused
+from refusals import refused
 
 _RNG = np.random.default_rng(0)
 
@@ -191,7 +191,7 @@ def _ones(rows):
     return np.ones((rows, 2), np.float32)
 
 
-@refused(
+test_what_makes_no_clusters_is_refused = refused(
     *((lambda k=k: _bert(k), "k is ") for k in (0, -1, 2.5, True, "4")),
     (lambda: _bert(10), "10 clusters cannot be made of 9 different tokens"),
     (lambda: cluster_vocabulary(_ones(5), list("abcde"), 2), "2 clusters cannot be made of 1 different"),
@@ -206,8 +206,6 @@ def _ones(rows):
     (lambda: replace(_bert(), assignment=_bert().assignment + 1), "clusters -1 to 3"),
     (lambda: vocabulary_of(3), "a tokenizer of transformers or tokenizers is needed"),
 )  # fmt: skip
-def test_what_makes_no_clusters_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_spare_rows_have_no_cluster_and_tensors_are_taken():

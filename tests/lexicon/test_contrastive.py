@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from families import reopened
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
@@ -446,13 +446,11 @@ def start(call, folder):
         assert not (folder / "run").exists()
 
 
-@refused(
+test_bad_input_is_refused_before_anything_starts = refused(
     *((lambda tmp_path, call=call: start(call, tmp_path), message) for call, message in BAD_RUNS),
     *((lambda changes=changes: replace(QUICK, **changes), message) for changes, message in BAD_SETTINGS),
     (lambda two_processes, tmp_path: train(lexicon(), tmp_path / "run"), "one device; start it without torchrun"),
 )
-def test_bad_input_is_refused_before_anything_starts(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece, tiny_lexicon
 
 torch = pytest.importorskip("torch")
@@ -240,7 +240,7 @@ SETTINGS = [
 NAMED_SETTINGS = LexiconSettings(instructed_template=INSTRUCTED, instruction="find", max_length=5)
 
 
-@refused(
+test_parts_and_settings_that_make_no_model_are_refused = pytest.mark.usefixtures("outside_allowed")(refused(
     *((lambda bert, change=change: changed(bert, **change), message) for change, message in SETTINGS),
     (lambda: Reader(_BYTE_LEVEL, NAMED_SETTINGS).read(["a"], instructed=True), "the prompt fills it"),
     (lambda: Reader(object(), LexiconSettings()), "gives no character offsets"),
@@ -259,10 +259,7 @@ NAMED_SETTINGS = LexiconSettings(instructed_template=INSTRUCTED, instruction="fi
     (lambda bert, tmp_path: LexiconEmbedder.from_pretrained(
         saved(bert, tmp_path / "m", backbone_name=str(tmp_path / "gone"))),
      r"needs the transformer.*gone.*backbone='the/folder'", ModelFolderError),
-)  # fmt: skip
-@pytest.mark.usefixtures("outside_allowed")
-def test_parts_and_settings_that_make_no_model_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
+))  # fmt: skip
 
 
 # Explanations
@@ -292,45 +289,6 @@ def test_after_last_pooling_nothing_stands_anywhere(mistral):
 # Edits
 
 
-def _scaled(count):
-    return np.diag([1, 1, 0.5, 1, 0, *[1] * (count - 5)])
-
-
-def _merged(count):
-    """The mixing of dimensions 3 and 7 to one."""
-    mixing = np.eye(count)
-    mixing[7, 3] = mixing[3, 3] = 1 / np.sqrt(2)
-    return np.delete(mixing, 7, axis=1)
-
-
-EDITS = {  # an edit, and what it does to weights before they get length 1
-    "without": (lambda model: model.without(model.dimensions.names[1], 5), lambda n: np.delete(np.eye(n), [1, 5], 1)),
-    "keep": (lambda model: model.keep(9, 3), lambda n: np.eye(n)[:, [3, 9]]),
-    "rename": (lambda model: model.rename({2: "two"}), np.eye),
-    "scale": (lambda model: model.scale({2: 0.5, 4: 0}), _scaled),
-    "merge": (lambda model: model.merge(3, 7), _merged),
-    "all": (
-        lambda model: model.scale({2: 0.5, 4: 0}).merge(3, 7).without(0).rename({0: "x"}),
-        lambda n: np.delete(_scaled(n) @ _merged(n), 0, axis=1),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", EDITS)
-def test_edits_do_to_coordinates_what_they_say(model, name):
-    edit, mixing_of = EDITS[name]
-    after, mixing = edit(model), mixing_of(len(model.dimensions))
-    expected = dense(model.encode(TEXTS)) @ mixing
-    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-    expected = np.divide(expected, lengths, out=np.zeros_like(expected), where=lengths > 0)
-    np.testing.assert_allclose(dense(after.encode(TEXTS)), expected, atol=1e-5)
-    assert len(after.dimensions) == mixing.shape[1]
-    assert (after.mixing is None) == (name in ("without", "keep", "rename"))
-    explanation = after.explain(TEXTS[0], TEXTS[1])
-    assert explanation.score == pytest.approx(float(expected[0] @ expected[1]), abs=1e-5)
-    assert all(row.spans1 and row.spans2 for row in explanation.rows)
-
-
 def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
     weights = np.zeros((1, len(bert.clusters)), np.float32)
     weights[0, [3, 7]] = 1, 2
@@ -339,6 +297,7 @@ def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
     (query,) = bert.merge(3, 7).analyze_texts(["horse car"], [None])
     query._weighed = [(0, 5), (6, 9)], weights, fired
     assert query.span_finder(3) == ((6, 9),)
+    assert bert.without(1, 5).keep(9, 3).rename({0: "x"}).mixing is None  # fewer clusters, and nothing is mixed
 
 
 # Folders

@@ -17,7 +17,7 @@ from pellucid.core import Dimension, Dimensions
 from pellucid.errors import InputError
 from pellucid.lexicon.static import WordClusters
 from pellucid.text.words import Vocabulary
-from refusals import check_refused, refused
+from refusals import refused
 
 WORDS = ["bank", "loan", "mortgage", "river", "the", "new", "ﬀ", "東京"]
 NAMES = ["money", "debts", "water", "cities"]
@@ -114,43 +114,10 @@ def test_rows_of_an_explanation_add_up_and_name_the_word(model):
     assert model.describe("river loan", top_k=1).startswith("mostly about: water (")
 
 
-def units(weights):
-    return weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-9)
-
-
-FINANCE = np.array([[0.5**0.5, 0, 0], [0.5**0.5, 0, 0], [0, 1, 0], [0, 0, 1]])
-
-
-@pytest.mark.parametrize(
-    ("edit", "names", "mixing"),
-    [
-        (lambda model: model.without("water"), ["money", "debts", "cities"], np.eye(4)[:, [0, 1, 3]]),
-        (lambda model: model.scale({"money": 0.5, 2: 0}), NAMES, np.diag([0.5, 1, 0, 1])),
-        (lambda model: model.merge("money", "debts", name="finance"), ["finance", "water", "cities"], FINANCE),
-        (
-            lambda model: model.merge(0, 1).scale({"water": 2}),
-            ["money + debts", "water", "cities"],
-            FINANCE * [1, 2, 1],
-        ),
-        (lambda model: model.rename({0: "cash"}), ["cash", "debts", "water", "cities"], np.eye(4)),
-    ],
-)
-def test_edits(model, edit, names, mixing):
-    texts, edited = ["the bank of the river", "a loan", "New York", ""], edit(model)
-    unnormalised = np.array([np.log1p(sum_of(model, text)) for text in texts])
-    assert edited.encode(texts).toarray() == pytest.approx(units(unnormalised @ mixing), abs=1e-6)
-    assert edited.dimensions.names == names
-
-
 def test_so_many_dimensions_are_kept(model):
     few = model.with_max_active_dims(1)
     assert np.diff(few.encode(["the bank", "a loan", "New York", ""]).indptr).tolist() == [1, 1, 1, 0]
     assert few.encode("bank").toarray()[0, 0] == 1 and model.without("water").mixing is None  # a smaller table
-
-
-def sum_of(model, text):
-    rows = [model.vocabulary.row(word.text) for word in model.vocabulary.split(text)]
-    return rounded(model)[[row for row in rows if row >= 0]].sum(axis=0)
 
 
 TABLE = sparse.csr_matrix(WEIGHTS)
@@ -164,11 +131,9 @@ UNFIT = [
 ]
 
 
-@refused(
+test_parts_that_do_not_fit_are_refused = refused(
     *((lambda parts=parts: StaticLexiconEmbedder(Vocabulary(WORDS), *parts), message) for parts, message in UNFIT),
 )
-def test_parts_that_do_not_fit_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 @pytest.mark.parametrize("value", [None, 3, 1 << 40])

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from files import written
 from pellucid.errors import CorpusError
 from pellucid.lexicon import TrainingSet, read_training_sets
 from pellucid.lexicon.training_data import TrainingRow
-from refusals import check_refused, refused
+from refusals import refused
 
 GOOD = {
     "query": "what cures it",
@@ -24,20 +25,20 @@ GOOD = {
 }
 
 
-def written(path, *lines):
+def jsonl(path, *lines):
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
     return path
 
 
 def test_a_row_as_published_is_read(tmp_path):
-    first = read_training_sets(written(tmp_path / "medical.jsonl", GOOD, {"query": "q", "pos": "one text"}, ""))[0]
+    first = read_training_sets(jsonl(tmp_path / "medical.jsonl", GOOD, {"query": "q", "pos": "one text"}, ""))[0]
     scores, prompt = ((4.5,), (-1.0, 0.25)), "Given a question, retrieve answers"
     row = TrainingRow("what cures it", ("medicine",), ("a horse", "a beach"), *scores, prompt, "normal")
     assert (first.rows, first.name) == ([row], "medical-normal")
 
 
 def test_rows_without_type_or_negatives_are_retrieval(tmp_path):
-    [found] = read_training_sets(written(tmp_path / "pairs.v2.jsonl", {"query": "q", "pos": ["p"], "neg": None}))
+    [found] = read_training_sets(jsonl(tmp_path / "pairs.v2.jsonl", {"query": "q", "pos": ["p"], "neg": None}))
     assert (found.name, found.type, found.in_batch, found.rows) == (
         "pairs", "retrieval", True, [TrainingRow("q", ("p",))],
     )  # fmt: skip
@@ -71,24 +72,17 @@ BAD_FILES = [
 MIXED = [TrainingRow("q", ("p",)), TrainingRow("q", ("p",), ("n",), type="symmetric_sts")]
 
 
-def of_bytes(path, content):
-    path.write_bytes(content)
-    return path
-
-
-@refused(
-    *((lambda tmp_path, row=row: read_training_sets(written(tmp_path / "rows.jsonl", GOOD, "", row, GOOD)),
+test_a_bad_row_is_named_by_file_and_line_and_a_bad_file_by_name = refused(
+    *((lambda tmp_path, row=row: read_training_sets(jsonl(tmp_path / "rows.jsonl", GOOD, "", row, GOOD)),
        rf"rows\.jsonl, line 3: .*{re.escape(reason)}", CorpusError) for row, reason in BAD_ROWS),
     *((lambda tmp_path, name=name, content=content, files=files: read_training_sets(
-        files(of_bytes(tmp_path / name, content))), message, CorpusError)
+        files(written(tmp_path / name, content))), message, CorpusError)
       for name, content, message in BAD_FILES for files in (Path, lambda path: [path])),
     (lambda tmp_path: read_training_sets(tmp_path / "absent.jsonl"), "not found", CorpusError),
     (lambda: read_training_sets([]), "no training files", CorpusError),
     (lambda: TrainingSet("mixed", MIXED), "holds rows of the types", CorpusError),
     (lambda: TrainingSet("empty", []), "the training set 'empty' has no rows", CorpusError),
 )  # fmt: skip
-def test_a_bad_row_is_named_by_file_and_line_and_a_bad_file_by_name(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_scores_may_be_null_and_absent_without_negatives(tmp_path):
@@ -98,7 +92,7 @@ def test_scores_may_be_null_and_absent_without_negatives(tmp_path):
         {"query": "q", "pos": ["p"], "pos_scores": [2.0]},
         {"query": "q", "pos": ["p"], "pos_scores": [], "neg_scores": []},
     ]
-    [training_set] = read_training_sets(written(tmp_path / "a.jsonl", *rows))
+    [training_set] = read_training_sets(jsonl(tmp_path / "a.jsonl", *rows))
     assert [(row.pos_scores, row.neg_scores) for row in training_set.rows] == [
         (None, None),
         ((2,), ()),
@@ -111,7 +105,7 @@ def test_scores_may_be_null_and_absent_without_negatives(tmp_path):
 def test_compressed_lines_and_parquet_give_the_same_rows(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     rows = [GOOD, {**GOOD, "query": "other", "pos_scores": None, "neg_scores": None}]
-    plain = read_training_sets(written(tmp_path / "rows.jsonl", *rows))[0].rows
+    plain = read_training_sets(jsonl(tmp_path / "rows.jsonl", *rows))[0].rows
     with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as lines:
         lines.write("\n".join(map(json.dumps, rows)))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
@@ -121,8 +115,8 @@ def test_compressed_lines_and_parquet_give_the_same_rows(tmp_path):
 
 def test_a_set_is_of_one_type(tmp_path):
     (tmp_path / "other").mkdir()
-    first = written(tmp_path / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"}, GOOD)
-    sets = read_training_sets([first, written(tmp_path / "other" / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"})])
+    first = jsonl(tmp_path / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"}, GOOD)
+    sets = read_training_sets([first, jsonl(tmp_path / "other" / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"})])
     assert [(s.name, len(s)) for s in sets] == [
         ("a-normal", 2),
         ("a-symmetric_sts", 1),

@@ -18,7 +18,7 @@ from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Speller
 from pellucid.text.words import Vocabulary
 from plain_words import plain_predictions
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import piece_tokenizer
 
 LETTERS = "aabcnßüд"
@@ -105,7 +105,7 @@ def test_words_that_fit_the_memory_are_predicted(few):
     spelled(few)
 
 
-@refused(
+test_what_does_not_fit_its_arrays_is_refused = refused(
     *((lambda row=row: taken(row), "there are 4") for row in (-1, 4, 2**40)),
     (lambda: taken(0, 1, 2), "there are 2"),
     (lambda: FarthestPoints(np.eye(4, 5, dtype=np.float32).T, 2), "the C function takes"),
@@ -119,8 +119,6 @@ def test_words_that_fit_the_memory_are_predicted(few):
     (lambda few: spelled(few, shares=9), None),
     (lambda few: spelled(few, sums=4), None),
 )
-def test_what_does_not_fit_its_arrays_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 # --- Spelling ---------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS
 from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_rows
-from refusals import check_refused, refused
+from refusals import refused
 from test_farthest_spelling import speller_of, unknown_words
 
 _CHECKED = os.environ.get("PELLUCID_CHECKED") == "1"  # under the sanitizers
@@ -138,7 +138,7 @@ LOW, HIGH = -(2**31), 2**31 - 1
 RISING = _int32([0, HIGH, LOW, -1, 3])  # each difference, in 32 bits, is above 0
 
 
-@refused(
+test_arrays_that_cannot_be_written_and_ends_that_divide_nothing_are_refused = refused(
     (lambda: pooled(read_only(ZEROS), _int32([2, 5])), "writable"),
     (lambda: pooled(ZEROS.copy(), _int32([2, 5]), read_only(np.zeros((2, 9), np.float32))), "writable"),
     (lambda: found(10, BLOCK[: 10 + PADDING], read_only(_int32([9]))), "writable"),
@@ -149,8 +149,6 @@ RISING = _int32([0, HIGH, LOW, -1, 3])  # each difference, in 32 bits, is above 
     (lambda: found(200, BLOCK, [5, LOW, -1, 100], joined=False), "end outside"),
     (lambda: Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32)), "vectors is int8"),
 )  # fmt: skip
-def test_arrays_that_cannot_be_written_and_ends_that_divide_nothing_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 @pytest.mark.skipif(_CHECKED, reason="would fill the memory")
@@ -423,14 +421,6 @@ def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name, value
         array[rng.random(len(array)) < share] = np.array(value).astype(array.dtype)
         with suppress(InputError), np.errstate(all="ignore"):
             assert compiled.predict(words).neighbours.max(initial=-1) < len(compiled.vectors)
-
-
-def test_members_that_are_repeated_leave_room():
-    compiled = speller_of(7, "float32")
-    compiled.index.members[:] = 0
-    compiled.index.weights[:] = 255
-    with suppress(InputError):
-        compiled.predict(unknown_words(200))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pellucid.errors import InputError
 from pellucid.index import arrays
 from pellucid.index.bm25 import K1, B, impacts
 from pellucid.native.scan import MAX_CODE, BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan, pack_codes
-from refusals import check_refused, refused
+from refusals import refused
 
 AVERAGE = 7.5
 
@@ -213,15 +213,13 @@ def scanned(*, passages=None, span=None):
     scan_of(case)[0].candidates(best, terms, case.vectors[0], None, None)
 
 
-@refused(
+test_postings_outside_of_the_segment_are_refused = refused(
     *((lambda passages=passages: scanned(passages=passages), "outside the passages", ValueError) for passages in (
         [200], [5, 1 << 31], [2**32 - 1], [9, 5000, 7])),
     *((lambda span=span: scanned(span=span), "outside the") for span in ([-1, 2], [3, 2], [0, 1 << 40])),
     *((lambda ends=ends: PassageScan(200, np.array(ends, np.int64), None, []), "do not divide") for ends in (
         [], [0, 200], [100], [100, 100, 200], [150, 100, 200], [100, 201])),
 )  # fmt: skip
-def test_postings_outside_of_the_segment_are_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 WRONG = {

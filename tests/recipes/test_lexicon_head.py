@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from refusals import check_refused, refused
+from refusals import refused
 from tiny_models import WORDS, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
@@ -97,14 +97,12 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
     assert LexiconEmbedder(backbone, fitted.clusters, bias=fitted.bias).encode(["the sick boy"]).nnz > 0
 
 
-@refused(
+test_what_cannot_be_fitted_is_refused = refused(
     (lambda backbone, clusters: fit_head(backbone, clusters, TEXTS, firing=float("nan")), "above 0 and below 1"),
     (lambda backbone, clusters: fit_head(backbone, clusters, []), "Give more texts"),
     (lambda backbone, clusters: fit_head(backbone, replace(clusters, assignment=clusters.assignment[:-1]), TEXTS),
      "cluster the head of this backbone"),
 )  # fmt: skip
-def test_what_cannot_be_fitted_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_clusters_are_loaded_as_saved(clusters, tmp_path):

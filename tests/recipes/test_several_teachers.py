@@ -7,29 +7,16 @@ from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.training import extraction as extraction_module
 from pellucid.static.training.extraction import extract
 from recipes.several_teachers import join_extractions, make
-from refusals import check_refused, refused
-from tiny_models import tiny_teacher
+from refusals import refused
+from teachers import agreement, sentences, two_teachers
 
 pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
-NOUNS = "cat dog bird tree house river token tokens market price bank loan water stone road".split()
-VERBS = "sees likes finds leaves crosses sells buys".split()
-PIECES = [".", ",", ":", "the", "a", "query", *NOUNS, *VERBS, "##s"]
-
-
-def sentences(count, seed=0):
-    rng = np.random.default_rng(seed)
-    return [f"The {rng.choice(NOUNS)} {rng.choice(VERBS)} a {rng.choice(NOUNS)}." for _ in range(count)]
-
 
 @pytest.fixture(scope="module")
 def teachers(tmp_path_factory):
-    """Two BERTs with random weights, of 16 and of 8 dimensions; the second has a default prompt."""
-    sizes = enumerate((16, 8))
-    found = [tiny_teacher(tmp_path_factory.mktemp(f"teacher{seed}"), PIECES, d, seed=seed) for seed, d in sizes]
-    found[1].prompts, found[1].default_prompt_name = {"query": "query: "}, "query"
-    return found
+    return two_teachers(tmp_path_factory.mktemp("teachers"))
 
 
 def centred(vectors):
@@ -66,12 +53,6 @@ def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(teachers, tmp_p
         assert np.sqrt((part**2).mean()) == pytest.approx(np.sqrt(share), rel=1e-5)
 
 
-def agreement(first, second):
-    """Return the correlation of the cosines of two models' rows."""
-    upper = np.triu_indices(len(first), 1)
-    return float(np.corrcoef((first @ first.T)[upper], (second @ second.T)[upper])[0, 1])
-
-
 def test_a_model_of_two_teachers_follows_them_together(teachers, tmp_path, monkeypatch):
     fresh = sentences(60, seed=9)
     ours = made(teachers, tmp_path).encode(fresh)
@@ -88,11 +69,9 @@ def of_other_text(teacher, folder):
     join_extractions([extract(teacher, corpus, folder / str(n), ExtractionSettings()) for n, corpus in texts])
 
 
-@refused(
+test_what_cannot_be_joined_is_refused = refused(
     *((lambda teachers, tmp_path, weights=weights: made(teachers, tmp_path, weights),
        "2 teachers need as many numbers above 0") for weights in (
         [1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0])),
     (lambda teachers, tmp_path: of_other_text(teachers[0], tmp_path), "read different text"),
 )  # fmt: skip
-def test_what_cannot_be_joined_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)

@@ -29,40 +29,22 @@ from pellucid.static.training.tuning import (
     refine,
 )
 from pellucid.text.words import Vocabulary, split_words
-from refusals import check_refused, refused
+from refusals import refused
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
-from tiny_models import tiny_teacher
+from teachers import agreement, sentences, two_teachers
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
-NOUNS = "cat dog bird tree house river token tokens market price bank loan water stone road".split()
-VERBS = "sees likes finds leaves crosses sells buys".split()
-PIECES = [".", ",", ":", "the", "a", "query", *NOUNS[:-2], *VERBS, "##s", "##ised", "st", "##one", "ro", "##ad"]
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory):
+    return two_teachers(tmp_path_factory.mktemp("teachers"))
 
 
 @pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    """A BERT of two layers and 16 dimensions with random weights, mean-pooled."""
-    return tiny_teacher(tmp_path_factory.mktemp("teacher"), PIECES, 16)
-
-
-@pytest.fixture(scope="module")
-def second(tmp_path_factory):
-    """Another teacher, of 8 dimensions, with a default prompt."""
-    made = tiny_teacher(tmp_path_factory.mktemp("second"), PIECES, 8, seed=1)
-    made.prompts, made.default_prompt_name = {"query": "query: "}, "query"
-    return made
-
-
-def sentences(count, seed=0):
-    """Return distinct little sentences."""
-    generator = np.random.default_rng(seed)
-    made = dict.fromkeys(
-        "The {} {} a {}, the {}.".format(*(generator.choice(kind) for kind in (NOUNS, VERBS, NOUNS, NOUNS)))
-        for _ in range(count)
-    )
-    return list(made)
+def teacher(teachers):
+    return teachers[0]
 
 
 def plain_vectors(teacher, corpus, limit, prompt=""):
@@ -259,12 +241,6 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def agreement(first, second):
-    """Return the correlation of the cosines of two models' rows."""
-    upper = np.triu_indices(len(first), 1)
-    return float(np.corrcoef((first @ first.T)[upper], (second @ second.T)[upper])[0, 1])
-
-
 def test_neighbourhoods_hold_every_sentence_once():
     train = np.arange(100, 1500)
     groups = _neighbourhoods(made_up_extraction().teacher_vectors, train, RefinementSettings(neighbours=2))
@@ -289,8 +265,8 @@ def test_distill_end_to_end_follows_the_teacher(teacher, tmp_path):
     assert model.vocabulary.row("sellss") == model.vocabulary.row("sells")  # the teacher's pieces came along
 
 
-def test_a_default_prompt_is_put_before_each_sentence(second, tmp_path):
-    corpus = sentences(20)
+def test_a_default_prompt_is_put_before_each_sentence(teachers, tmp_path):
+    corpus, second = sentences(20), teachers[1]
     by_default = extract(second, corpus, tmp_path, ExtractionSettings())
     given = extract(second, corpus, tmp_path, ExtractionSettings(prompt="query: "))  # the same run
     wanted = plain_vectors(second, corpus, 1000, "query: ")
@@ -308,7 +284,7 @@ def refine_few():
     refine(extraction.vectors, bags, extraction.teacher_vectors[:10], SMALL)
 
 
-@refused(
+test_what_cannot_be_distilled_is_refused = refused(
     (lambda teacher, tmp_path: [extract(teacher, CAT, tmp_path, ExtractionSettings(occurrences=n)) for n in (9, 7)],
      "different: occurrences"),
     *((lambda teacher, tmp_path, corpus=corpus: extract(teacher, corpus, tmp_path, ExtractionSettings()),
@@ -324,8 +300,6 @@ def refine_few():
     (lambda fruit: open_teacher(fruit), r"is a \w+; words are read from a SentenceTransformer"),
     (lambda: open_teacher(lambda texts: np.ones((len(texts), 2))), r"is a \w+; words are read from a Sentence"),
 )  # fmt: skip
-def test_what_cannot_be_distilled_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_settings_may_change_while_there_is_nothing_to_lose(teacher, tmp_path):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from files import written
 from pellucid.errors import CorpusError
 from pellucid.static.training.parallel import read_parallel
-from refusals import check_refused, refused
+from refusals import refused
 
 EN_DE = ("en", "de")
 PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]
@@ -25,11 +26,6 @@ def test_two_columns(tmp_path, name, opener, header):
     with opener(tmp_path / name, "wt", encoding="utf-8", newline="\n") as file:
         file.write(header + "Go.\tGeh.\r\n\nRun!\t Lauf! \n")
     assert read(tmp_path / name) == PAIRS
-
-
-def written(path, content):
-    path.write_bytes(content)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -52,7 +48,7 @@ def test_only_a_line_end_of_a_text_file_shifts_a_line(tmp_path_factory, pairs):
     assert read(path) == pairs
 
 
-@refused(
+test_what_cannot_be_read = refused(
     *((lambda tmp_path, name=name, content=content: read(written(tmp_path / name, content)), message, CorpusError)
       for name, content, message in [
         ("p.tsv", b"en\tfr\nGo.\tVa.\n", r"p\.tsv holds en and fr by its header, not en and de"),
@@ -67,8 +63,6 @@ def test_only_a_line_end_of_a_text_file_shifts_a_line(tmp_path_factory, pairs):
     (lambda tmp_path: read(tmp_path / "none.tsv"), r"parallel file not found: .*none\.tsv", CorpusError),
     *((lambda wrong=wrong: read(wrong), r"the path of a \.tsv file") for wrong in (["a", "b"], ("a", "b"), None)),
 )  # fmt: skip
-def test_what_cannot_be_read(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_real_pairs(shared):

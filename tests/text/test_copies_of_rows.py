@@ -14,7 +14,7 @@ from pellucid import CorpusFile, duplicates
 from pellucid.bulk import write_kept
 from pellucid.errors import CorpusError
 from pellucid.text.tables import check_copy, copy_rows
-from refusals import check_refused, refused
+from refusals import refused
 
 TEXTS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff"), max_size=8),
@@ -84,7 +84,7 @@ def source(tmp_path):
     return tmp_path / "x.csv"
 
 
-@refused(
+test_what_cannot_be_copied_is_refused = refused(
     (lambda source: check_copy(CorpusFile(source), source.with_name("y.txt")), r"is \.csv; end the name of .*y\.txt"),
     (
         lambda tmp_path: check_copy(CorpusFile("x.json"), tmp_path / "y.json"),
@@ -96,8 +96,6 @@ def source(tmp_path):
         CorpusError,
     ),
 )
-def test_what_cannot_be_copied_is_refused(call, message, error, request):
-    check_refused(request, call, message, error)
 
 
 def test_the_command_keeps_rows_and_refuses_other_formats_first(tmp_path, fruit, monkeypatch):

@@ -23,8 +23,6 @@ CELLS = st.text(st.sampled_from(MARKS), max_size=8) | st.text(
 PLAIN = st.text(st.sampled_from("\"'\\,;| é1x"), max_size=8)  # no line ends, no tabs
 TABLES = st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=5)
 NAMES = ["id", "text", "note"]
-QUOTINGS = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-PACKED = st.sampled_from(["", ".gz", ".bz2", ".xz", ".zip"])
 
 
 def rows_of(table):
