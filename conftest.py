@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import pellucid
 from pellucid.dense import words
 from pellucid.persistence import folder as model_folder
 from pellucid.static.embedder import StaticEmbedder
@@ -84,6 +85,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     return importlib.import_module
+
+
+@pytest.fixture(scope="session")
+def static() -> StaticEmbedder:
+    """The bundled static model of English."""
+    return pellucid.load("static-en")
 
 
 def _fruit() -> StaticEmbedder:

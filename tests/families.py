@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from inspect import isfunction
 from itertools import pairwise
 
 import numpy as np
@@ -136,19 +137,19 @@ def dense_rows(rows):
     return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
-def reopened(model, folder):
+def reopened(model, folder, **options):
     """Save a model and open it, its functions given again."""
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, **options)
     return opened(model, folder)
 
 
 def opened(model, folder):
     """Open the folder of a model that was saved, its functions given again."""
     if isinstance(model, EnsembleEmbedder):
-        functions = (part for part in model.parts if _function_of(part.model) is first_letters)
+        functions = (part for part in model.parts if isfunction(_function_of(part.model)))
         return EnsembleEmbedder.from_pretrained(folder, parts={part.name: part.model for part in functions})
-    function = {"encoder": first_letters} if _function_of(model) is first_letters else {}
-    return type(model).from_pretrained(folder, **function)
+    function = _function_of(model)
+    return type(model).from_pretrained(folder, **{"encoder": function} if isfunction(function) else {})
 
 
 def _function_of(model):

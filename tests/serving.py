@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import uvicorn
 
+from pellucid import Index
 from pellucid.core.embedder import Embedder
 from pellucid.server import ServerSettings, create_app
 
@@ -53,6 +54,13 @@ def running(models: dict[str, Embedder], app: Any = None, **settings: Any) -> It
     finally:
         server.should_exit = True
         thread.join(20)
+
+
+def indexed(folder: Path, texts: Any, models: Any = None, **of_documents: Any) -> str:
+    """Make an index of some texts; return its folder."""
+    with Index.create(folder, models) as index:
+        index.add(texts, **of_documents)
+    return str(folder)
 
 
 def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:

@@ -189,13 +189,20 @@ def backbone_of(kind, attention="bidirectional", *, tokenizer=None, **changes):
     return prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention=attention, device="cpu")
 
 
-def tiny_lexicon(kind="bert"):
+def tiny_lexicon(kind="bert", settings=None, **changes):
     """Return a lexicon model of 20 clusters on a tiny model."""
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
 
-    backbone = backbone_of(kind)
-    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+    backbone = backbone_of(kind, **changes)
+    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20), settings)
+
+
+def saved_backbone(backbone, folder):
+    """Write the model and the tokenizer of a backbone; return their folder."""
+    backbone.model.save_pretrained(folder)
+    backbone.tokenizer.save_pretrained(folder)
+    return folder
 
 
 def states_of(model, text):

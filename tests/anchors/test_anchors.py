@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pellucid
-from families import count_animals, hashed
+from families import count_animals, hashed, reopened
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import ModelFolderError
@@ -189,20 +189,16 @@ def test_a_model_with_a_function_is_opened_with_the_function(tmp_path, change):
         "silenced": lambda model: model.scale({1: 0, 2: 1e-4}),
         "huge": lambda model: model.scale({1: 1e6}),
     }[change](anchors_of(6))
-    model.save_pretrained(tmp_path / "model")
-    opened = AnchorEmbedder.from_pretrained(tmp_path / "model", encoder=hashed)
+    opened = reopened(model, tmp_path / "model")
     np.testing.assert_allclose(opened.vectors, model.vectors, rtol=1e-3, atol=1e-6)  # float16 is allowed
     assert list(opened.dimensions) == list(model.dimensions)
     assert (opened.vectors.any(axis=1) == model.vectors.any(axis=1)).all()
-    opened.save_pretrained(tmp_path / "again")
-    again = AnchorEmbedder.from_pretrained(tmp_path / "again", encoder=hashed)
-    np.testing.assert_array_equal(again.vectors, opened.vectors)
+    np.testing.assert_array_equal(reopened(opened, tmp_path / "again").vectors, opened.vectors)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_a_static_encoder_is_copied(tmp_path, fruit, dtype):
-    fruit.save_pretrained(tmp_path / "fruit", dtype=dtype)
-    model = AnchorEmbedder(StaticEmbedder.from_pretrained(tmp_path / "fruit"), ["apple pear", "the car", "Bicycle"])
+    model = AnchorEmbedder(reopened(fruit, tmp_path / "fruit", dtype=dtype), ["apple pear", "the car", "Bicycle"])
     model.save_pretrained(tmp_path / "model")
     shutil.rmtree(tmp_path / "fruit")
     assert pellucid.load(tmp_path / "model").encoder.vectors.dtype == dtype
@@ -285,8 +281,7 @@ def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path):
     model = pellucid.load("anchors-en-200")
     texts = ["a loan for a house", "the cat sat on the mat, and the dog too", "mortgages"]
     edited = model.without(3).scale({0: 0.5}).merge(1, 2)
-    edited.save_pretrained(tmp_path / "model")
-    np.testing.assert_array_equal(pellucid.load(tmp_path / "model").encode(texts), edited.encode(texts))
+    np.testing.assert_array_equal(reopened(edited, tmp_path / "model").encode(texts), edited.encode(texts))
     turned = AnchorEmbedder.from_parts(model.encoder, np.asfortranarray(model.vectors), model.dimensions)
     np.testing.assert_array_equal(turned.encode(texts), model.encode(texts))
     for kind in (np.float64, ">f4"):

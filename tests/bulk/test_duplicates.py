@@ -76,10 +76,10 @@ def test_the_pairs_are_those_of_a_plain_comparison(model, monkeypatch, block, th
     check(duplicates(texts, model, threshold=threshold), plain(model, texts, threshold))
 
 
+@pytest.mark.needs("faiss")
 @pytest.mark.full
 @pytest.mark.parametrize("exact", [20, 60])
 def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
-    pytest.importorskip("faiss")
     monkeypatch.setattr(near_duplicates, "_CHUNK_TEXTS", 16)
     monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", exact)
     monkeypatch.setattr(near_duplicates, "_N_PROBED_CELLS", 1000)
@@ -89,9 +89,9 @@ def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
         check(found, plain(model, texts, threshold, same_numbers))
 
 
+@pytest.mark.needs("faiss")
 @pytest.mark.full
 def test_cells_hold_the_rows_they_were_given(monkeypatch):
-    pytest.importorskip("faiss")
     monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", 50)
     rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

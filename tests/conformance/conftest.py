@@ -2,7 +2,6 @@
 
 import pytest
 
-import pellucid
 from families import VARIANTS, every_model
 
 
@@ -10,12 +9,6 @@ from families import VARIANTS, every_model
 def every_family(tmp_path_factory):
     """A model of each family by name, built once: copy one to change it."""
     return every_model(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="session")
-def static():
-    """The bundled static model of English."""
-    return pellucid.load("static-en")
 
 
 @pytest.fixture

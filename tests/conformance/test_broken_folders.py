@@ -26,7 +26,7 @@ from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.persistence.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone  # noqa: E402
-from tiny_models import WORDS, backbone_of, byte_level, random_adapter, tiny_teacher  # noqa: E402
+from tiny_models import WORDS, backbone_of, byte_level, random_adapter, saved_backbone, tiny_teacher  # noqa: E402
 
 STATIC_FILES = ["model.safetensors", "words.txt", "config.json"]
 FILES = {  # those of the library itself, without which nothing opens
@@ -50,9 +50,7 @@ def saved(tmp_path_factory, module_fruit):
     bert, llama = backbone_of("bert"), backbone_of("llama", "causal")
     model = LexiconEmbedder(bert, cluster_vocabulary(bert.head, bert.tokenizer, 12))
     model.scale({model.dimensions.names[0]: 2.0}).save_pretrained(root / "lexicon")
-    llama.model.save_pretrained(root / "llama")
-    llama.tokenizer.save_pretrained(root / "llama")
-    random_adapter(root / "lora", root / "llama")
+    random_adapter(root / "lora", saved_backbone(llama, root / "llama"))
     named = open_backbone(root / "llama", adapter=root / "lora", device="cpu")
     named = LexiconEmbedder(named, cluster_vocabulary(named.head, named.tokenizer, 12))
     named.save_pretrained(root / "named", backbone_name=str(root / "llama"))

@@ -81,11 +81,11 @@ def test_equivalent_texts_are_one_in_a_static_model_and_in_a_family_of_ones_own(
     check_equivalent(LetterEmbedder(), *pair)
 
 
+@pytest.mark.needs("sentence_transformers")
 @pytest.mark.full
 @settings(ODD, max_examples=10)
 @given(pair=equivalent_texts(), way=st.sampled_from(["words", "sentences"]))
 def test_equivalent_texts_are_one_in_the_reasons_of_an_encoder(every_family, pair, way):
-    pytest.importorskip("sentence_transformers")
     encoder = every_family["anchors over a transformer"].encoder
     if encoder.is_sentence_transformer:
         check_equivalent(encoder.with_reasons(way), *pair)
@@ -123,10 +123,10 @@ def searched(folder: Any, held: str, asked: str) -> Any:
     return (hits[0].id, hits[0].score, hits[0].parts), rows, hits
 
 
+@pytest.mark.needs("Stemmer")
 @pytest.mark.full
 @pytest.mark.parametrize("kind", [*SAME_WORDS, *EQUIVALENT])
 def test_a_search_finds_the_same_words_and_marks_them(tmp_path, kind):
-    pytest.importorskip("Stemmer")
     text, plain = SAME_WORDS.get(kind) or (decomposed(EQUIVALENT[kind]), EQUIVALENT[kind])
     expected, rows, _ = searched(tmp_path / "0", plain, plain)
     assert expected[2]["bm25"] > 0

@@ -56,8 +56,8 @@ def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_p
     assert_all_differ([each for _, each in found])
 
 
+@pytest.mark.needs("torch")
 def test_every_setting_of_a_transformer_counts(every_family):
-    pytest.importorskip("torch")
     lexicon, tokens = every_family["lexicon"], every_family["key tokens"]
     others = [
         lexicon.with_settings(replace(lexicon.settings, pooling="sum")),

@@ -15,7 +15,7 @@ import pellucid
 from pellucid.server import ServerSettings, create_app
 from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES
 from pellucid.static.embedder import StaticEmbedder
-from serving import Slow, ask, running, send_raw
+from serving import Slow, ask, indexed, running, send_raw
 
 STRANGE = "zzqx"
 
@@ -24,11 +24,10 @@ STRANGE = "zzqx"
 def url(static: StaticEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("Stemmer")
     folder = tmp_path_factory.mktemp("requests")
-    with pellucid.Index.create(folder / "index", {"a": static}) as index:
-        texts = ["mortgage rates are rising", "a dog in the park", "a river of gold"]
-        metadata = [{"lang": lang, "n": n, "s": "x"} for n, lang in enumerate("xyz")]
-        index.add(texts, ids=["a", "b", "c"], metadata=metadata)
-    with running({"static-en": static}, index=str(folder / "index"), max_body_bytes=4 << 20, judge=True) as at:
+    texts = ["mortgage rates are rising", "a dog in the park", "a river of gold"]
+    metadata = [{"lang": lang, "n": n, "s": "x"} for n, lang in enumerate("xyz")]
+    folder = indexed(folder / "index", texts, {"a": static}, ids=["a", "b", "c"], metadata=metadata)
+    with running({"static-en": static}, index=folder, max_body_bytes=4 << 20, judge=True) as at:
         yield at
 
 

@@ -16,9 +16,9 @@ SECTIONS = PAGE.partition("## How to add")[2].partition("\n## ")[0].split("\n###
 CODE = {section.partition("\n")[0]: re.search(r"```python\n(.*?)```", section, re.DOTALL)[1] for section in SECTIONS}
 
 
+@pytest.mark.needs("Stemmer")
 @pytest.mark.parametrize("name", CODE)
 def test_what_is_added_works(name, tmp_path, monkeypatch):
-    pytest.importorskip("Stemmer")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(parts, "PARTS", dict(parts.PARTS))
     monkeypatch.setattr(app, "registered_commands", list(app.registered_commands))

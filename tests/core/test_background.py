@@ -5,16 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
-import pellucid
 from pellucid.core.background import MAX_WORDS, N_TEXTS, _texts
 from pellucid.text.words import split_words
 
 LONG = "The committee met on Monday to discuss the budget of the coming year, and no decision was made. " * 3
-
-
-@pytest.fixture(scope="module")
-def static() -> pellucid.StaticEmbedder:
-    return pellucid.StaticEmbedder.from_pretrained("static-en")
 
 
 def test_texts_of_a_class_are_different_and_have_its_lengths():

@@ -261,8 +261,8 @@ def test_a_family_from_a_file_cannot_steer_a_terminal(fruit: StaticEmbedder) -> 
     assert "[red]" in str(why)
 
 
+@pytest.mark.needs("pandas")
 def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
-    pytest.importorskip("pandas")
     frame = fruit.explain("apple car", "pear bicycle").to_frame()
     assert list(frame.columns) == [
         "name",

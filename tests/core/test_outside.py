@@ -127,8 +127,8 @@ def test_links_that_lead_out_are_refused(fruit, tmp_path, family):
     pellucid.load(tmp_path / "linked")
 
 
+@pytest.mark.needs("torch")
 def test_a_backbone_and_an_adapter_elsewhere_are_refused(tmp_path):
-    pytest.importorskip("torch")
     from families import lexicon_model
 
     model = lexicon_model()
@@ -157,8 +157,8 @@ def test_folders_within_folders_are_asked_too(fruit, tmp_path):
     pellucid.load(tmp_path / "m", allow_outside=True)
 
 
+@pytest.mark.needs("pyarrow")
 def test_a_corpus_is_encoded_by_what_was_allowed(fruit, tmp_path):
-    pytest.importorskip("pyarrow")
     from pellucid.bulk import encode_corpus
 
     fruit.save_pretrained(tmp_path / "elsewhere")

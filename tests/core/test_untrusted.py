@@ -122,9 +122,9 @@ def test_a_panic_of_the_tokenizer_is_our_error_when_a_word_is_looked_up():
         Vocabulary(["horse"], tokenizer).row("a" * 60 + "b")
 
 
+@pytest.mark.needs("transformers")
 @pytest.mark.parametrize("make", ["word_piece", "sentence_piece", "byte_level"])
 def test_the_tokenizers_of_published_models_open(tmp_path, make):
-    pytest.importorskip("transformers")
     tokenizer = getattr(tiny_models, make)().backend_tokenizer
     tokenizer.enable_padding(length=50)
     tokenizer.enable_truncation(3)
@@ -262,8 +262,8 @@ def test_a_tokenizer_that_panics_on_some_text_is_our_error(copied):
         model.encode("a" * 60 + "b")
 
 
+@pytest.mark.needs("transformers")
 def test_an_interruption_of_the_user_is_no_error_of_the_folder():
-    pytest.importorskip("transformers")
     for kind in (KeyboardInterrupt, SystemExit):
         with pytest.raises(kind), translate_load_errors("x"):
             raise kind
@@ -272,6 +272,7 @@ def test_an_interruption_of_the_user_is_no_error_of_the_folder():
 ADAPTER = {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha": 4, "task_type": None}
 
 
+@pytest.mark.needs("peft")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -287,7 +288,6 @@ ADAPTER = {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha
     ],
 )
 def test_an_adapter_that_is_more_than_one_is_refused(tmp_path, changes, message):
-    pytest.importorskip("peft")
     from pellucid.transformer.backbone import read_adapter
 
     write_tensors(tmp_path / "adapter_model.safetensors", {"lora_A.weight": np.ones((2, 32), np.float32)})

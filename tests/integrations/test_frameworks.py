@@ -18,13 +18,8 @@ MONEY = [f"The bank raised the {rate} on {loan}" for rate in ("interest", "fees"
 )]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def model():
-    return pellucid.load("static-en")
-
-
 @pytest.mark.full
-def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
+def test_mteb_evaluates_the_model_as_it_is(static, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
     folder = tmp_path / "data" / "sts" / "STS12"
     folder.mkdir(parents=True)
@@ -33,10 +28,10 @@ def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
     (task,) = find_tasks(tmp_path / "data")
     with quiet():
-        done = mteb.evaluate(MtebEncoder(model), task.make(), cache=None, co2_tracker=False, show_progress_bar=False)
+        done = mteb.evaluate(MtebEncoder(static), task.make(), cache=None, co2_tracker=False, show_progress_bar=False)
     score = done.task_results[0].get_score()
     assert score > 0.5
-    (row,) = evaluate(model, data=tmp_path / "data", cache_dir=tmp_path / "cache", show_progress_bar=False).rows
+    (row,) = evaluate(static, data=tmp_path / "data", cache_dir=tmp_path / "cache", show_progress_bar=False).rows
     assert row.score == pytest.approx(100 * score, abs=1e-6)
     assert done.model_name == "pellucid/static-en"
 
@@ -62,12 +57,12 @@ def test_a_model_keeps_mtebs_protocol(name):
 
 
 @pytest.mark.needs("mteb")
-def test_mteb_tells_models_of_other_weights_apart(model):
+def test_mteb_tells_models_of_other_weights_apart(static):
     def revision(model):
         return MtebEncoder(model).mteb_model_meta.revision
 
-    assert revision(model) == revision(pellucid.load("static-en"))
-    assert revision(model.keep([0, 1, 2])) == revision(model.keep([0, 1, 2])) != revision(model)
+    assert revision(static) == revision(pellucid.load("static-en"))
+    assert revision(static.keep([0, 1, 2])) == revision(static.keep([0, 1, 2])) != revision(static)
     counted = pellucid.load(lambda texts: [[len(text)] for text in texts])
     assert revision(counted) != revision(counted)  # nothing tells what a function does
 
@@ -108,12 +103,12 @@ def stock():
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", [*EVALUATORS, *PARAPHRASES])
-def test_sentence_transformers_evaluators_say_of_a_model_what_they_say_of_its_folder(model, stock, name, tmp_path):
+def test_sentence_transformers_evaluators_say_of_a_model_what_they_say_of_its_folder(static, stock, name, tmp_path):
     from sentence_transformers.sentence_transformer import evaluation
 
     given, options = (EVALUATORS | PARAPHRASES)[name]
     found = []
-    for judged in (model, stock):
+    for judged in (static, stock):
         made = getattr(evaluation, name)(*given, **options | {key: judged for key in options if key == "teacher_model"})
         found.append(made(judged, output_path=str(tmp_path)))
     assert set(found[0]) == set(found[1])

@@ -8,7 +8,7 @@ import pytest
 
 from refusals import refused
 from tables import check_views
-from tiny_models import WORDS, byte_level, sentence_piece, states_of, tiny_model, word_piece
+from tiny_models import WORDS, byte_level, saved_backbone, sentence_piece, states_of, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -252,9 +252,7 @@ def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
     rows = np.random.default_rng(0).normal(size=(len(llama.head), 32)).astype(np.float32)
     model = KeyTokenEmbedder(llama.backbone, llama.settings, head=rows)
     assert not same(model, llama)
-    llama.backbone.model.save_pretrained(tmp_path / "lm")
-    llama.backbone.tokenizer.save_pretrained(tmp_path / "lm")
-    model.save_pretrained(tmp_path / "model", backbone_name=str(tmp_path / "lm"))
+    model.save_pretrained(tmp_path / "model", backbone_name=str(saved_backbone(llama.backbone, tmp_path / "lm")))
     assert not (tmp_path / "model" / "backbone").exists()
     assert same(pellucid.load(tmp_path / "model"), model)
     other = embedder("llama", changes={"seed": 5}).backbone

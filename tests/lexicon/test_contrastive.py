@@ -12,7 +12,7 @@ import pytest
 
 from families import reopened
 from refusals import refused
-from tiny_models import sentence_piece, tiny_model, word_piece
+from tiny_models import saved_backbone, tiny_lexicon, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
@@ -52,12 +52,6 @@ ROWS = [
     TrainingRow("cars", ("vehicle",), ("gave",)),
 ]
 CLASSES = [TrainingRow(word, ("doctor",), ("beach", "horse"), type="symmetric_class") for word in ("sick", "medicine")]
-
-
-def lexicon(kind="bert", settings=None, **changes):
-    tokenizer = word_piece() if kind == "bert" else sentence_piece()
-    backbone = prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention="bidirectional", device="cpu")
-    return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, tokenizer, 20), settings)
 
 
 def train(model, folder, sets=(), settings=QUICK, **changes):
@@ -169,7 +163,7 @@ def loss_of(module, chunk=None):
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 def test_gradients_reach_the_adapter_alone(kind):
-    model = lexicon(kind)
+    model = tiny_lexicon(kind)
     module, batch = LexiconModule(*adapted_model(model, QUICK)), batch_of(model)
     loss_of(module)(columns(batch), batch["label"]).backward()
     for name, weight in module.named_parameters():
@@ -195,7 +189,7 @@ def test_layers_that_no_state_comes_from_get_no_adapter():
 
 @pytest.mark.parametrize("kind", ["retrieval", "symmetric_sts"])
 def test_cached_gradients_are_the_gradients(kind):
-    model, found = lexicon("llama"), []
+    model, found = tiny_lexicon("llama"), []
     for chunk in (None, 2):
         module = LexiconModule(*adapted_model(model, replace(QUICK, dropout=0)))
         batch = batch_of(model, [replace(row, type=kind) for row in ROWS if row.neg], numbers=(0, 1, 2, 3))
@@ -207,7 +201,7 @@ def test_cached_gradients_are_the_gradients(kind):
 
 
 def test_the_module_embeds_as_the_model_does():
-    model = lexicon("llama", LexiconSettings(instruction="query the horse"))
+    model = tiny_lexicon("llama", LexiconSettings(instruction="query the horse"))
     module = LexiconModule(*adapted_model(model, QUICK)).eval()
     expected = model.encode_query(["boy"]), model.encode_document(["man", "horse"])
     with torch.inference_mode():
@@ -217,7 +211,7 @@ def test_the_module_embeds_as_the_model_does():
 
 @pytest.mark.parametrize(("kind", "instructed"), [("normal", False), ("symmetric_sts", True)])
 def test_a_rows_prompt_is_told_and_not_pooled(kind, instructed):
-    model = lexicon("bert")
+    model = tiny_lexicon("bert")
     rows = [TrainingRow("boy", ("man",), ("horse",), prompt=prompt, type=kind) for prompt in ("a beach", "", "the car")]
     query, candidate = columns(batch_of(model, rows, group=2))
     queries, candidates = (map(model.backbone.tokenizer.decode, column["input_ids"]) for column in (query, candidate))
@@ -230,7 +224,7 @@ def test_a_rows_prompt_is_told_and_not_pooled(kind, instructed):
 def test_candidates_are_drawn_with_their_scores_and_never_repeated():
     row = TrainingRow("q", ("p0", "p1"), tuple(f"n{n}" for n in range(5)), (10.0, 11.0), (0.0, 1.0, 2.0, 3.0, 4.0))
     few, drawn = replace(row, neg=("long one",), neg_scores=(1.0,)), Counter()
-    collator = Collator(lexicon(), {"s": TrainingSet("s", [row, few])}, 4, seed=0)
+    collator = Collator(tiny_lexicon(), {"s": TrainingSet("s", [row, few])}, 4, seed=0)
     for collator.epoch in range(40):
         texts, scores = collator.draw(row, 0, 4)
         assert (texts, scores) == collator.draw(row, 0, 4) and len(set(texts)) == 4
@@ -243,7 +237,7 @@ def test_candidates_are_drawn_with_their_scores_and_never_repeated():
 
 @pytest.mark.full
 def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
-    model = lexicon("llama")
+    model = tiny_lexicon("llama")
     twin, states = copy.deepcopy(model), weights_of(model)
     trained = train(model, tmp_path, epochs=20, learning_rate=3e-3, dropout=0.0, save_steps=10)
     first, *_, last = losses(tmp_path)
@@ -258,10 +252,9 @@ def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(tmp_path):
 
 @pytest.mark.usefixtures("outside_allowed")
 def test_what_is_trained_is_saved_as_an_adapter(tmp_path):
-    model = lexicon("llama")
-    model.backbone.model.save_pretrained(tmp_path / "base")
-    model.backbone.tokenizer.save_pretrained(tmp_path / "base")
-    trained = train(LexiconEmbedder(open_backbone(tmp_path / "base", device="cpu"), model.clusters), tmp_path / "run")
+    model = tiny_lexicon("llama")
+    backbone = open_backbone(saved_backbone(model.backbone, tmp_path / "base"), device="cpu")
+    trained = train(LexiconEmbedder(backbone, model.clusters), tmp_path / "run")
     trained.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
     assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
     with allow_external(True):
@@ -271,7 +264,7 @@ def test_what_is_trained_is_saved_as_an_adapter(tmp_path):
 
 @pytest.mark.full
 def test_a_model_with_an_adapter_is_trained_on_as_a_whole_copy(tmp_path):
-    once = train(lexicon(), tmp_path / "first", max_steps=1)
+    once = train(tiny_lexicon(), tmp_path / "first", max_steps=1)
     with pytest.raises(InputError, match=r"has an adapter already.*without backbone_name"):
         train(once, tmp_path / "second")
     whole = reopened(once, tmp_path / "whole")
@@ -281,7 +274,7 @@ def test_a_model_with_an_adapter_is_trained_on_as_a_whole_copy(tmp_path):
 
 @pytest.mark.full
 def test_training_goes_on_from_an_adapter(tmp_path):
-    model = lexicon()
+    model = tiny_lexicon()
     first = train(model, tmp_path / "first")
     adapter = str(tmp_path / "first" / "trained")
     on = train(model, tmp_path / "second", adapter=adapter, learning_rate=1e-12)
@@ -290,7 +283,7 @@ def test_training_goes_on_from_an_adapter(tmp_path):
     further = train(model, tmp_path / "third", adapter=adapter)
     assert losses(tmp_path / "third")[-1] < losses(tmp_path / "first")[-1] and apart(further, first) > 1e-3
     with pytest.raises(InputError, match="does not fit LlamaForCausalLM"):
-        train(lexicon("llama"), tmp_path / "fifth", adapter=adapter)
+        train(tiny_lexicon("llama"), tmp_path / "fifth", adapter=adapter)
     assert not [name for name in model.backbone.model.state_dict() if "lora" in name]
 
 
@@ -301,7 +294,7 @@ def adapter_of(folder):
 @pytest.mark.full
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch):
     sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
-    train(lexicon(), tmp_path / "whole", sets)  # 8 steps in two epochs
+    train(tiny_lexicon(), tmp_path / "whole", sets)  # 8 steps in two epochs
 
     def stop(self, args, state, control, **kwargs):
         if state.global_step == 7:
@@ -310,18 +303,18 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(Watch, "on_step_end", stop)
         with pytest.raises(KeyboardInterrupt):
-            train(lexicon(), tmp_path / "stopped", sets)
+            train(tiny_lexicon(), tmp_path / "stopped", sets)
     half = tmp_path / "stopped" / "checkpoint-8"  # what a kill leaves while it is written
     half.mkdir()
     (half / "adapter_config.json").write_text("{}")
     steps = []
     original = LexiconTrainer.compute_loss
     monkeypatch.setattr(LexiconTrainer, "compute_loss", lambda *a, **k: steps.append(1) or original(*a, **k))
-    train(lexicon(), tmp_path / "stopped", sets)
+    train(tiny_lexicon(), tmp_path / "stopped", sets)
     assert len(steps) == 2  # from checkpoint 6
     whole, stopped = adapter_of(tmp_path / "whole"), adapter_of(tmp_path / "stopped")
     assert whole.keys() == stopped.keys() and all(torch.equal(whole[name], stopped[name]) for name in whole)
-    train(lexicon(), tmp_path / "stopped", sets)
+    train(tiny_lexicon(), tmp_path / "stopped", sets)
     assert len(steps) == 2  # what is finished stays as it is
 
 
@@ -336,7 +329,7 @@ def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monke
     monkeypatch.setattr(Collator, "__call__", spy)
     sets = [TrainingSet("pairs", ROWS), TrainingSet("classes", CLASSES * 3)]
     texts = TextSet("texts", ["a man", "the boy", "a horse", "the beach", "cars"], np.eye(5, 4) + 0.1)
-    train(lexicon(), tmp_path, [*sets, texts])
+    train(tiny_lexicon(), tmp_path, [*sets, texts])
     epochs, batches = zip(*seen)
     assert epochs == (0,) * 6 + (1,) * 6 and all(len({name for name, _ in batch}) == 1 for batch in batches)
     every = [(name, n) for name, count in (("classes", 6), ("pairs", 6), ("texts", 5)) for n in range(count)]
@@ -346,7 +339,7 @@ def test_a_batch_is_of_one_set_and_every_row_comes_once_an_epoch(tmp_path, monke
 @pytest.mark.full
 def test_texts_are_drawn_to_a_teachers_cosines(tmp_path):
     texts, vectors = "car vehicle doctor medicine boy man horse beach".split(), np.repeat(np.eye(4), 2, axis=0)
-    model, off = lexicon("llama"), ~np.eye(8, dtype=bool)
+    model, off = tiny_lexicon("llama"), ~np.eye(8, dtype=bool)
     changes = {"epochs": 60, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0, "save_steps": 60}
     trained = train(model, tmp_path, [TextSet("texts", texts, vectors)], **changes)
     before, after = (
@@ -366,7 +359,7 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
         embedding = original(self, features)["sentence_embedding"]
         return {"sentence_embedding": embedding * (float("nan") if len(calls) > 6 else 1)}
 
-    model = lexicon()
+    model = tiny_lexicon()
     before = weights_of(model)
     with monkeypatch.context() as patch:
         patch.setattr(LexiconModule, "forward", broken)
@@ -381,7 +374,7 @@ def test_a_nan_loss_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
-    model, texts, vectors = lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
+    model, texts, vectors = tiny_lexicon(), ["car", "vehicle", "doctor", "medicine"], np.eye(4)
     train(model, tmp_path)
     train(model, tmp_path / "texts", [TextSet("texts", texts, vectors)], max_steps=1)
     with WorkFolder(tmp_path), pytest.raises(InputError, match="is in use by process"):
@@ -391,7 +384,7 @@ def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
         (model, {"sets": [TrainingSet("pairs", ROWS[::-1])]}, "different: the training set 'pairs'"),
         (model, {"sets": [TrainingSet("others", ROWS)]},
          "different: the training set 'others', the training set 'pairs'"),
-        (lexicon(seed=1), {}, "different: model"),
+        (tiny_lexicon(seed=1), {}, "different: model"),
         (model, {"folder": tmp_path / "texts", "sets": [TextSet("texts", texts, vectors[::-1])], "max_steps": 1},
          "different: the training set 'texts'"),
     ):  # fmt: skip
@@ -401,7 +394,7 @@ def test_a_folder_of_another_run_is_not_overwritten(tmp_path):
 
 @pytest.mark.full
 def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
-    model = lexicon()
+    model = tiny_lexicon()
     adapter = str(tmp_path / "first" / "trained")
     train(model, tmp_path / "first", max_steps=1)
     train(model, tmp_path / "second", adapter=adapter, max_steps=2)
@@ -413,7 +406,7 @@ def test_an_adapter_replaced_under_its_name_is_another_one(tmp_path):
 
 @pytest.mark.full
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
-    model = lexicon()
+    model = tiny_lexicon()
     train(model, tmp_path / "run", epochs=1)  # two steps
     found = assert_damage_is_refused(
         lambda folder: train(model, folder, epochs=1), tmp_path / "run", unused=("trained",)
@@ -441,7 +434,7 @@ BAD_RUNS = [
 def start(call, folder):
     """Start a run with what is bad, and check that nothing was begun."""
     try:
-        call(lexicon(), folder / "run")
+        call(tiny_lexicon(), folder / "run")
     finally:
         assert not (folder / "run").exists()
 
@@ -449,7 +442,7 @@ def start(call, folder):
 test_bad_input_is_refused_before_anything_starts = refused(
     *((lambda tmp_path, call=call: start(call, tmp_path), message) for call, message in BAD_RUNS),
     *((lambda changes=changes: replace(QUICK, **changes), message) for changes, message in BAD_SETTINGS),
-    (lambda two_processes, tmp_path: train(lexicon(), tmp_path / "run"), "one device; start it without torchrun"),
+    (lambda two_processes, tmp_path: train(tiny_lexicon(), tmp_path / "run"), "one device; start it without torchrun"),
 )
 
 

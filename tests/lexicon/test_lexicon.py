@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusals import refused
-from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece, tiny_lexicon
+from tiny_models import backbone_of, byte_level, random_adapter, saved_backbone, sentence_piece, tiny_lexicon
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -303,17 +303,11 @@ def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
 # Folders
 
 
-def written_backbone(folder, model):
-    model.backbone.model.save_pretrained(folder)
-    model.backbone.tokenizer.save_pretrained(folder)
-    return folder
-
-
 @pytest.mark.usefixtures("outside_allowed")
 @pytest.mark.filterwarnings("error::FutureWarning")
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3)])
 def test_an_adapter_is_stored_as_asked_beside_the_name_of_its_backbone(mistral, tmp_path, dtype, tolerance):
-    name, folder = str(written_backbone(tmp_path / "base", mistral)), tmp_path / "model" / "adapter"
+    name, folder = str(saved_backbone(mistral.backbone, tmp_path / "base")), tmp_path / "model" / "adapter"
     adapter = random_adapter(tmp_path / "adapter", name)
     backbone = pellucid.transformer.backbone.open_backbone(name, adapter=adapter, device="cpu")
     model = LexiconEmbedder(backbone, mistral.clusters)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-import pellucid
+from families import reopened
 from pellucid import StaticLexiconEmbedder
 from pellucid.core import Dimension, Dimensions
 from pellucid.errors import InputError
@@ -138,8 +138,7 @@ test_parts_that_do_not_fit_are_refused = refused(
 
 @pytest.mark.parametrize("value", [None, 3, 1 << 40])
 def test_any_number_of_dimensions_may_be_the_largest(model, tmp_path, value):
-    model.with_max_active_dims(value).save_pretrained(tmp_path / "m")
-    assert pellucid.load(tmp_path / "m").max_active_dims == value
+    assert reopened(model.with_max_active_dims(value), tmp_path / "m").max_active_dims == value
 
 
 def test_it_needs_no_torch(model, tmp_path):
@@ -179,7 +178,6 @@ def test_any_number_of_scalings_is_refused_or_opens_with_the_same_vectors(model,
         except InputError as error:
             assert "1e+18" in str(error)
             return
-        model.save_pretrained(tmp_path / "m")
-        opened = pellucid.load(tmp_path / "m")
+        opened = reopened(model, tmp_path / "m")
         assert np.allclose(opened.encode("bank loan").toarray(), model.encode("bank loan").toarray(), atol=1e-6)
         model = opened

@@ -423,6 +423,14 @@ def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name, value
             assert compiled.predict(words).neighbours.max(initial=-1) < len(compiled.vectors)
 
 
+def test_members_that_are_repeated_leave_room():
+    compiled = speller_of(7, "float32")
+    compiled.index.members[:] = 0
+    compiled.index.weights[:] = 255
+    with suppress(InputError):
+        compiled.predict(unknown_words(200))
+
+
 @contextmanager
 def changing(array, values):
     """Let another thread put one value after the other into an array, for as long as the block runs."""

@@ -1,15 +1,8 @@
-"""A model and a port for servers."""
+"""A port for servers."""
 
 import socket
 
 import pytest
-
-import pellucid
-
-
-@pytest.fixture(scope="session")
-def static():
-    return pellucid.load("static-en")
 
 
 @pytest.fixture

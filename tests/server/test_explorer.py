@@ -13,7 +13,7 @@ import pellucid
 pytest.importorskip("fastapi", reason="the explorer needs pellucid[serve]")
 pytest.importorskip("Stemmer", reason="its index needs pellucid[search]")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need the package playwright")
-from serving import running  # noqa: E402
+from serving import indexed, running  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -37,10 +37,9 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory, static: Any) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("explorer") / "index"
-    with pellucid.Index.create(folder) as index:
-        index.add(DOCUMENTS.values(), ids=DOCUMENTS, metadata=[{"kind": EVIL}] * len(DOCUMENTS))
-    with running({"static-en": static, EVIL: pellucid.load("anchors-en-200")}, index=str(folder)) as address:
+    documents = {"ids": DOCUMENTS, "metadata": [{"kind": EVIL}] * len(DOCUMENTS)}
+    folder = indexed(tmp_path_factory.mktemp("explorer") / "index", DOCUMENTS.values(), **documents)
+    with running({"static-en": static, EVIL: pellucid.load("anchors-en-200")}, index=folder) as address:
         yield address
 
 
@@ -249,9 +248,8 @@ def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str)
 
 def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path, static: Any) -> None:
     texts = ["הבנק העלה את הריבית על הלוואות לדיור.", "ספר חדש על ההיסטוריה יצא לאור.", "כלב רץ בפארק עם כדור."]
-    with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(texts, metadata=[{"day": f"2024-05-{n + 1:02d}", "שפה": "עברית"} for n in range(3)])
-    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+    metadata = [{"day": f"2024-05-{n + 1:02d}", "שפה": "עברית"} for n in range(3)]
+    with running({"static-en": static}, index=indexed(tmp_path / "index", texts, metadata=metadata)) as url:
         page.goto(url + "/#search?q=ריבית+על+הלוואות")
         page.locator(".hit").first.wait_for()
         for sentence in page.locator(".reasons, .lead").all():
@@ -266,10 +264,8 @@ def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path, 
 
 
 def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path, static: Any) -> None:
-    for name in ("first", "second"):
-        with pellucid.Index.create(tmp_path / name) as index:
-            index.add([f"a loan of the {name} index {n}" for n in range(12)])
-    indexes = (str(tmp_path / "first"), str(tmp_path / "second"))
+    names = ("first", "second")
+    indexes = tuple(indexed(tmp_path / name, [f"a loan of the {name} index {n}" for n in range(12)]) for name in names)
     with running({"static-en": static}, index=indexes, judge=True) as url:
         page.goto(url)
         page.get_by_text("first: 12 documents").wait_for()
@@ -286,11 +282,9 @@ def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path, static: Any) 
 
 
 def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Path, static: Any) -> None:
-    with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["a loan"])
     answers = ["wrong", None, "secret"]
     page.on("dialog", lambda dialog: dialog.dismiss() if (said := answers.pop(0)) is None else dialog.accept(said))
-    with running({"static-en": static}, index=str(tmp_path / "index"), token="secret") as url:
+    with running({"static-en": static}, index=indexed(tmp_path / "index", ["a loan"]), token="secret") as url:
         page.goto(url)
         page.get_by_role("alert").get_by_text("answers only with its token").wait_for()
         page.get_by_role("button", name="Enter the token").click()
@@ -312,9 +306,7 @@ def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp
     names = ["constructor", "toString", "__proto__", EVIL]
     fields: list[dict[str, Any]] = [{**dict.fromkeys(names, "yes"), "day": "2024-05-31"}, {}] * 10
     texts = [f"The constructor of a bank, toString and valueOf in note {n}" for n in range(20)]
-    with pellucid.Index.create(tmp_path / "names") as index:
-        index.add(texts, ids=map(str, range(20)), metadata=fields)
-    with running({"static-en": static}, index=str(tmp_path / "names")) as url:
+    with running({"static-en": static}, index=indexed(tmp_path / "names", texts, metadata=fields)) as url:
         page.goto(url + "/#search?q=constructor+toString+valueOf")
         page.locator(".hit").first.wait_for()
         assert min(scores(page)) > 0.1

@@ -23,7 +23,7 @@ from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server.bodies import MAX_TESTS, MAX_TEXT_CHARS, MAX_TEXTS, MAX_WHERE_VALUES, ApiError
 from pellucid.server.service import Batcher
 from pellucid.static.embedder import StaticEmbedder
-from serving import Slow, ask, running
+from serving import Slow, ask, indexed, running
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "src/pellucid/server/page"
@@ -114,8 +114,8 @@ def test_what_is_served_its_dimensions_and_what_its_scores_mean(url: str, static
 # Indexes
 
 
+@pytest.mark.needs("Stemmer")
 def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) -> None:
-    pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(
             ["mortgage rates are rising", "a dog in the park"], ids=["a", "b"], metadata=[{"year": 1}, {"year": 2}]
@@ -143,12 +143,11 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         assert ask(url, "/index")[1]["documents"] == 2
 
 
+@pytest.mark.needs("Stemmer")
 def test_documents_are_listed_counted_and_paged(static: StaticEmbedder, tmp_path: Path) -> None:
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index", {"a": static}) as index:
-        metadata = [{"lang": "en" if n % 3 else "de", "n": n} for n in range(10)]
-        index.add([f"a dog {n}" for n in range(10)], ids=[str(n) for n in range(10)], metadata=metadata)
-    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+    texts, metadata = [f"a dog {n}" for n in range(10)], [{"lang": "en" if n % 3 else "de", "n": n} for n in range(10)]
+    folder = indexed(tmp_path / "index", texts, {"a": static}, ids=map(str, range(10)), metadata=metadata)
+    with running({"static-en": static}, index=folder) as url:
         body = {"where": {"lang": "en"}, "limit": 4, "count_by": ["lang"]}
         status, page = ask(url, "/documents", body)
         assert status == 200 and page["total"] == 6 and [d["id"] for d in page["documents"]] == ["1", "2", "4", "5"]
@@ -165,11 +164,10 @@ def test_documents_are_listed_counted_and_paged(static: StaticEmbedder, tmp_path
             assert ask(url, "/documents", wrong)[0] == 422
 
 
+@pytest.mark.needs("Stemmer")
 def test_an_index_says_what_it_holds(static: StaticEmbedder, tmp_path: Path) -> None:
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index") as index:
-        index.add([f"document {n}" for n in range(50)], metadata=[{"lang": "en", "n": f"{n}"} for n in range(50)])
-    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+    texts, metadata = [f"document {n}" for n in range(50)], [{"lang": "en", "n": f"{n}"} for n in range(50)]
+    with running({"static-en": static}, index=indexed(tmp_path / "index", texts, metadata=metadata)) as url:
         status, first = ask(url, "/index")
         assert status == 200 and first["values"]["lang"] == [{"value": "en", "documents": 50}]
         assert first["all values"] == {"lang": True, "n": False} and len(first["values"]["n"]) == 50
@@ -188,24 +186,21 @@ def test_an_index_says_what_it_holds(static: StaticEmbedder, tmp_path: Path) -> 
         assert ask(url, "/index")[1]["grades"] == {} and ask(url, "/judge", {"query": "y", "id": id})[0] == 500
 
 
+@pytest.mark.needs("Stemmer")
 def test_several_indexes_are_told_apart(static: StaticEmbedder, tmp_path: Path) -> None:
-    pytest.importorskip("Stemmer")
-    folders = [tmp_path / name for name in ("a/x", "b/y", "c/x-2")]
-    for folder in folders:
-        folder.parent.mkdir()
-        with pellucid.Index.create(folder) as index:
-            index.add([f"a loan in {folder.relative_to(tmp_path)}"])
-    with running({"static-en": static}, index=tuple(map(str, folders))) as url:
+    places = ["a/x", "b/y", "c/x-2"]
+    folders = tuple(indexed(tmp_path / place, [f"a loan in {place}"]) for place in places)
+    with running({"static-en": static}, index=folders) as url:
         names = ask(url, "/info")[1]["indexes"]
         assert names == ["x", "y", "x-2"]
-        for name, folder in zip([*names, None], [*folders, folders[0]]):
+        for name, place in zip([*names, None], [*places, places[0]]):
             hits = ask(url, "/search", {"query": "loan", "index": name})[1]["hits"]
-            assert hits[0]["text"].endswith(str(folder.relative_to(tmp_path)))
+            assert hits[0]["text"].endswith(place)
             assert ask(url, "/documents", {"index": name})[1]["documents"][0]["text"] == hits[0]["text"]
         status, error = ask(url, "/search", {"query": "loan", "index": "third"})
         assert status == 404 and "x, y, x-2" in error["error"]
     with pytest.raises(InputError, match="two indexes are called 'x'"):
-        create_app(ServerSettings(index=(str(folders[0]), str(tmp_path / "d/x"))), {"static-en": static})
+        create_app(ServerSettings(index=(folders[0], str(tmp_path / "d/x"))), {"static-en": static})
 
 
 # The queue of a model
@@ -275,19 +270,18 @@ def test_the_schema_says_what_is_checked(fruit: StaticEmbedder) -> None:
     assert shapes["EmbedRequest"]["properties"]["dimensions"]["anyOf"][0] == {"type": "integer", "minimum": 1}
 
 
+@pytest.mark.needs("schemathesis", "Stemmer")
 @pytest.mark.full
 @pytest.mark.parametrize("token", [None, "secret"])
 def test_its_own_schema(token: str | None, fruit: StaticEmbedder, tmp_path: Path) -> None:
     """Every check of schemathesis, over an index."""
-    pytest.importorskip("schemathesis")
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(["an apple", "a pear and a plum"], ids=["a", "b"], metadata=[{"n": 1, "s": "x"}] * 2)
+    documents = {"ids": ["a", "b"], "metadata": [{"n": 1, "s": "x"}] * 2}
+    folder = indexed(tmp_path / "index", ["an apple", "a pear and a plum"], {"fruit": fruit}, **documents)
     (tmp_path / "schemathesis.toml").write_text(
         "[checks]\npositive_data_acceptance.expected-statuses = "
         '["2xx", "400", "404", "413", "422", "424", "429"]\n'  # limits that a schema cannot say
     )
-    with running({"fruit": fruit}, index=str(tmp_path / "index"), token=token) as url:
+    with running({"fruit": fruit}, index=folder, token=token) as url:
         command = ["schemathesis", "run", f"{url}/openapi.json", "--max-examples", "15", "--seed", "1", "--no-color"]
         command += ["--request-timeout", "60"]  # the machine may be busy
         command += ["-H", f"Authorization: Bearer {token}"] if token else []
@@ -321,15 +315,14 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
 # The manual
 
 
-def test_documented_requests_filter_and_page(tmp_path: Path) -> None:
+def test_documented_requests_filter_and_page(tmp_path: Path, static: StaticEmbedder) -> None:
     """Every curl of the manual's part on searching is answered."""
     page = (ROOT / "docs/server.md").read_text("utf-8")
     requests = re.findall(r"curl -s http://127.0.0.1:8080/(search|documents) [^{]*-d '([^']*)'", page)
     assert [route for route, _ in requests] == ["search", "documents", "documents"]
-    with pellucid.Index.create(tmp_path / "index") as index:
-        fields = [{"year": 2000 + n, "lang": "en", "status": "open", "day": f"2024-01-{n + 1:02d}"} for n in range(30)]
-        index.add([f"interest rates {n}" for n in range(30)], metadata=fields)
-    with running({"static-en": pellucid.load("static-en")}, index=str(tmp_path / "index")) as url:
+    fields = [{"year": 2000 + n, "lang": "en", "status": "open", "day": f"2024-01-{n + 1:02d}"} for n in range(30)]
+    folder = indexed(tmp_path / "index", [f"interest rates {n}" for n in range(30)], metadata=fields)
+    with running({"static-en": static}, index=folder) as url:
         hits, listed, cursor = [ask(url, f"/{route}", json.loads(body))[1] for route, body in requests]
         assert hits["offset"] == 10 and len(hits["hits"]) == 5
         assert [one["metadata"]["day"] for one in listed["documents"]][:2] == ["2024-01-10", "2024-01-09"]

@@ -18,9 +18,9 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 import pellucid
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.progress import check_cancelled
-from pellucid.server import bounds
+from pellucid.server import ServerSettings, bounds, create_app
 from pellucid.static.embedder import StaticEmbedder
-from serving import Slow, ask, running, started
+from serving import Slow, ask, indexed, running, started
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,10 @@ def words(static: StaticEmbedder) -> list[str]:
 @pytest.fixture(scope="module")
 def url(static: StaticEmbedder, words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("Stemmer")
-    folder = tmp_path_factory.mktemp("bounds") / "index"
     texts = [" ".join(words[start : start + 600]) for start in range(0, 3000, 300)]
-    with pellucid.Index.create(folder, {"a": static}) as index:
-        index.add(texts, ids=[str(number) for number in range(len(texts))], metadata=[{"n": 1, "s": "x"}] * len(texts))
-    with running({"static-en": static}, index=str(folder), max_body_bytes=1 << 20) as at:
+    documents = {"ids": [str(number) for number in range(10)], "metadata": [{"n": 1, "s": "x"}] * 10}
+    folder = indexed(tmp_path_factory.mktemp("bounds") / "index", texts, {"a": static}, **documents)
+    with running({"static-en": static}, index=folder, max_body_bytes=1 << 20) as at:
         yield at
 
 
@@ -166,9 +165,9 @@ def test_encoding_ends_with_its_request(ended_by: str) -> None:
         assert ask(url, "/embed", {"inputs": "a"})[0] == 200
 
 
+@pytest.mark.needs("Stemmer")
 def test_measuring_ends_with_its_request_and_keeps_nobody_out(tmp_path: Path, static: StaticEmbedder) -> None:
     """One small body measures thousands of texts; others search meanwhile, and after its 504 nothing goes on."""
-    pytest.importorskip("Stemmer")
     n_texts = [0]
 
     def encoder(texts: list[str]) -> Any:
@@ -177,12 +176,10 @@ def test_measuring_ends_with_its_request_and_keeps_nobody_out(tmp_path: Path, st
         return np.array([[len(text) % 97, text.count("a") + 1, text.count("e"), 1.0] for text in texts])
 
     words = "loan house bank river horse car tree mortgage rate money interest road train".split()
-    with pellucid.Index.create(tmp_path / "index", {"encoder": encoder}) as index:
-        index.add([" ".join(words[n % 5 :] * 4) for n in range(12)], ids=[f"d{n}" for n in range(12)])
-    from pellucid.server import ServerSettings, create_app
-
+    texts, ids = [" ".join(words[n % 5 :] * 4) for n in range(12)], [f"d{n}" for n in range(12)]
+    folder = indexed(tmp_path / "index", texts, {"encoder": encoder}, ids=ids)
     app = create_app(ServerSettings(timeout=1.0), {"static-en": static})
-    app.state.service.indexes["index"] = pellucid.Index.open(tmp_path / "index", models={"encoder": encoder})
+    app.state.service.indexes["index"] = pellucid.Index.open(folder, models={"encoder": encoder})
     body = {"query": " ".join(words), "id": "d0", "measure": True, "below": "d1"}
     with running({}, app=app) as url:
         crowd = [threading.Thread(target=ask, args=(url, "/why", body)) for _ in range(3)]
@@ -204,13 +201,12 @@ def test_measuring_ends_with_its_request_and_keeps_nobody_out(tmp_path: Path, st
 # What a reply tells
 
 
+@pytest.mark.needs("Stemmer")
 def test_no_error_reply_holds_a_path_of_the_machine(
     tmp_path: Path, static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index", static) as index:
-        index.add(["a loan", "a house"], ids=["a", "b"])
-    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+    folder = indexed(tmp_path / "index", ["a loan", "a house"], static, ids=["a", "b"])
+    with running({"static-en": static}, index=folder) as url:
         requests: list[tuple[str, Any]] = [
             ("/search", {"query": "loan"}),
             ("/why", {"query": "loan", "id": "a"}),

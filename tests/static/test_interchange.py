@@ -75,8 +75,8 @@ def encoded_by_others():
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_other_libraries_give_our_vectors(made, dtype, tmp_path, encoded_by_others):
-    made.save_pretrained(tmp_path / "m", dtype=dtype, extra_words=EXTRA)
-    ours, (first, second) = pellucid.load(tmp_path / "m").encode(TEXTS), encoded_by_others(tmp_path / "m", TEXTS)
+    ours = reopened(made, tmp_path / "m", dtype=dtype, extra_words=EXTRA).encode(TEXTS)
+    first, second = encoded_by_others(tmp_path / "m", TEXTS)
     assert not ours[2].any() and not ours[3].any() and ours[1].any()
     np.testing.assert_allclose(first, ours, atol=1e-3 if dtype == "float16" else 5e-6)  # which computes in float16 then
     np.testing.assert_allclose(second, ours, atol=5e-6)
@@ -108,10 +108,9 @@ def test_the_teachers_tokenizer_is_saved_without_padding_and_truncation_and_read
 
 def test_a_vocabulary_that_cuts_scripts_is_for_this_library_alone(tmp_path):
     words, texts = ["東京", "東京都", "に", "the", "new"], ["東京都に行く。The", "new york"]
-    model(words).save_pretrained(tmp_path / "m", dtype="int8")
+    opened = reopened(model(words), tmp_path / "m", dtype="int8")
     assert not {"tokenizer.json", "modules.json"} & {path.name for path in (tmp_path / "m").iterdir()}
     assert "model_type" not in json.loads((tmp_path / "m" / "config.json").read_text())
-    opened = pellucid.load(tmp_path / "m")
     assert opened.vocabulary.words == words
     np.testing.assert_array_equal(reopened(opened, tmp_path / "again").encode(texts), opened.encode(texts))
 
@@ -311,13 +310,12 @@ def test_what_is_opened_is_what_was_saved_and_is_saved_again_without_loss(saved)
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
 def test_a_wider_copy_has_the_same_embeddings_and_stays_what_it_is(saved, tmp_path, dtype):
     opened = pellucid.load(saved)
-    opened.save_pretrained(tmp_path / "wider", dtype=dtype)
-    wider = pellucid.load(tmp_path / "wider")
+    wider = reopened(opened, tmp_path / "wider", dtype=dtype)
     np.testing.assert_array_equal(wider.encode(FEW), opened.encode(FEW))
     np.testing.assert_array_equal(wider.word_vectors(range(6)), opened.word_vectors(range(6)))  # lengths, too
     assert wider.dtype == reopened(wider, tmp_path / "again").dtype == dtype
-    wider.save_pretrained(tmp_path / "back", dtype="int4")
-    np.testing.assert_allclose(pellucid.load(tmp_path / "back").encode(FEW), opened.encode(FEW), atol=1e-6)
+    back = reopened(wider, tmp_path / "back", dtype="int4")
+    np.testing.assert_allclose(back.encode(FEW), opened.encode(FEW), atol=1e-6)
 
 
 def test_rows_of_int8_share_a_scale_where_each_has_steps_enough(tmp_path):
@@ -334,8 +332,7 @@ def test_rows_of_int8_share_a_scale_where_each_has_steps_enough(tmp_path):
 
 
 def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
-    made_of(8).save_pretrained(tmp_path / "m", dtype="int4")
-    opened = pellucid.load(tmp_path / "m")
+    opened = reopened(made_of(8), tmp_path / "m", dtype="int4")
     for model in (opened.keep(0, 1, 5), fit_spelling(opened)):
         assert model.dtype == "int4" and np.abs(np.asarray(model.vectors)).max() <= 7
         np.testing.assert_array_equal(reopened(model, tmp_path / "copy").encode(FEW), model.encode(FEW))
@@ -345,12 +342,11 @@ def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
 def test_other_libraries_refuse_four_bits_and_open_the_wider_copy(tmp_path):
     model2vec = pytest.importorskip("model2vec")
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    made_of(64, FEW_WORDS[:-1]).save_pretrained(tmp_path / "m", dtype="int4")
+    opened = reopened(made_of(64, FEW_WORDS[:-1]), tmp_path / "m", dtype="int4")
     with pytest.raises(ValueError, match="Could not find expected model files"):
         model2vec.StaticModel.from_pretrained(tmp_path / "m")
     with pytest.raises(ValueError, match="Unrecognized model"):
         sentence_transformers.SentenceTransformer(str(tmp_path / "m"))
-    opened = pellucid.load(tmp_path / "m")
     opened.save_pretrained(tmp_path / "wider", dtype="int8")
     theirs = model2vec.StaticModel.from_pretrained(tmp_path / "wider").encode(FEW[:1])
     np.testing.assert_allclose(theirs, opened.encode(FEW[:1]), atol=5e-6)
@@ -432,10 +428,20 @@ FACTORS = st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.0])
 )
 def test_any_number_of_changes_is_refused_or_opens_with_the_same_vectors(tmp_path_factory, dtype, spells, factors):
     folder = tmp_path_factory.mktemp("models")
-    (fit_spelling(made_of(16)) if spells else made_of(16)).save_pretrained(folder / "m", dtype=dtype)
-    model = pellucid.load(folder / "m")
+    model = reopened(fit_spelling(made_of(16)) if spells else made_of(16), folder / "m", dtype=dtype)
     for factor in factors:
         with suppress(InputError):
             model = model.scale({3: factor})
         rows, model = model.encode(FEW), reopened(model, folder / "m")
         assert np.abs(rows - model.encode(FEW)).max() < 1e-6 and np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+@pytest.mark.parametrize("size", [1e28, 5e28, 1e30])
+def test_large_vectors_are_refused_or_open(tmp_path, dtype, size):
+    model = StaticEmbedder(
+        Vocabulary(FEW_WORDS), made_of(16).vectors / np.abs(made_of(16).vectors).max() * np.float32(size)
+    )
+    with suppress(InputError):
+        model.save_pretrained(tmp_path / "m", dtype=dtype)
+    assert not any(tmp_path.iterdir()) or pellucid.load(tmp_path / "m").encode(FEW).any()

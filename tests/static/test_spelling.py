@@ -168,8 +168,7 @@ def test_edits_of_dimensions_reach_spelled_words(
 ):
     texts = [*map(" ".join, texts), "tokeners", "A320", "the river A320"]
     saved = tmp_path_factory.mktemp("models")
-    spelled.save_pretrained(saved / "plain", dtype=dtype)
-    edited = StaticEmbedder.from_pretrained(saved / "plain")
+    edited = reopened(spelled, saved / "plain", dtype=dtype)
     for kind, about in edits:
         if max(about, default=0) < edited.get_embedding_dimension() - 4:
             edited = getattr(edited, kind)(about if kind in ("scale", "rename") else list(about))

@@ -8,7 +8,7 @@ import pytest
 
 from families import reopened
 from refusals import refused
-from tiny_models import ENCODERS, byte_level, sentence_piece, tiny_model, word_piece
+from tiny_models import ENCODERS, byte_level, saved_backbone, sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -187,8 +187,7 @@ def saved(folder, kind, **changes):
 
 def test_an_opened_folder_keeps_its_attention_only_if_asked(tmp_path):
     backbone = open_backbone(saved(tmp_path, "mistral"), device="cpu")
-    backbone.model.save_pretrained(tmp_path / "again")  # with is_causal=False in its configuration
-    backbone.tokenizer.save_pretrained(tmp_path / "again")
+    saved_backbone(backbone, tmp_path / "again")  # with is_causal=False in its configuration
     assert json.loads((tmp_path / "again/config.json").read_text())["is_causal"] is False
     again = open_backbone(tmp_path / "again", attention="causal", device="cpu")
     assert min(moved_positions(again)) == 11
