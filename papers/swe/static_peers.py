@@ -39,10 +39,15 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     yield "ensembles", beside_static(together)
 
 
-def beside_static(scores: Mapping[str, dict[str, Samples]]) -> Table:
-    """Return a row for each model: its scores, and how far they are from those of static-en."""
+def beside_static(scores: Mapping[str, dict[str, Samples]], n_seeds: int | None = None) -> Table:
+    """Return a row for each model: its scores, and how far they are from those of static-en.
+
+    Args:
+        scores: of each model.
+        n_seeds: of how many trainings the others are the mean; None where they are models as they are.
+    """
     lines = [
-        [name, *(cell for kind, samples in found.items() for cell in beside(samples, scores[BUNDLED][kind]))]
+        [name, *(cell for kind, one in found.items() for cell in beside(one, scores[BUNDLED][kind], n_seeds=n_seeds))]
         for name, found in scores.items()
     ]
     columns = ("STS", "STS, more than static-en", "retrieval", "retrieval, more than static-en")
