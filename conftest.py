@@ -55,12 +55,10 @@ def kept_reasons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let damaged folders reach the code that reads them, which must not rely on checksums; called, it undoes that."""
-    check = model_folder.verify_checksums
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let damaged folders reach the code that reads them, which must not rely on checksums."""
     monkeypatch.setattr(model_folder, "verify_checksums", lambda *folder, **most: None)
-    return lambda: monkeypatch.setattr(model_folder, "verify_checksums", check)
 
 
 @pytest.fixture

@@ -125,8 +125,7 @@ def test_a_file_that_is_lost_cut_or_no_file_is_refused_or_nobody_needs_it(folder
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FILES if kind not in TORCH])
-def test_with_checksums_nothing_but_a_file_stands_in_the_place_of_a_file(folder, kind, checksums):
-    checksums()
+def test_with_checksums_nothing_but_a_file_stands_in_the_place_of_a_file(folder, kind):
     vectors(folder)
     for _ in damages(folder, {how: PLACES[how] for how in ("a pipe", "an endless device", "a folder")}):
         refused(folder)

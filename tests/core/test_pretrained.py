@@ -219,8 +219,7 @@ def flip(path):
     path.write_bytes(flipped(path.read_bytes(), -2))
 
 
-def test_a_changed_file_of_a_small_model_is_refused_by_name(saved, checksums):
-    checksums()
+def test_a_changed_file_of_a_small_model_is_refused_by_name(saved):
     assert pellucid.load(saved).encode("apple").any() and checked(saved) == {}
     files = [saved / name for name in ("model.safetensors", "words.txt", "modules.json", "tokenizer.json")]
     for file, _ in damages(saved, flips(1), files):
@@ -230,17 +229,15 @@ def test_a_changed_file_of_a_small_model_is_refused_by_name(saved, checksums):
     pellucid.load(saved)
 
 
-def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, checksums, monkeypatch):
-    checksums()
+def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, monkeypatch):
     monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 100)
     flip(saved / "words.txt")
     pellucid.load(saved)
     assert "changed" in checked(saved)["words.txt"]
 
 
-def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, checksums, monkeypatch):
+def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, monkeypatch):
     """Without subwords.json the model would open, and know fewer words."""
-    checksums()
     monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 100)
     vocabulary = Vocabulary(fruit.vocabulary.words, piece_tokenizer(["app", "##les"]))
     StaticEmbedder(vocabulary, fruit.vectors).save_pretrained(tmp_path / "m")
@@ -250,8 +247,7 @@ def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, checksu
     assert checked(tmp_path / "m") == {"subwords.json": "missing"}
 
 
-def test_what_people_may_edit_has_no_checksum(saved, checksums):
-    checksums()
+def test_what_people_may_edit_has_no_checksum(saved):
     for name in ("README.md", "dimensions.tsv"):
         (saved / name).write_text((saved / name).read_text().replace("dimension 1", "wheels"))
     (saved / "notes.txt").write_text("mine")
@@ -264,8 +260,7 @@ def test_what_people_may_edit_has_no_checksum(saved, checksums):
 @pytest.mark.parametrize(
     "sums", [[], "x", {"words.txt": 3}, {"../secret": "0"}, {"/etc/passwd": "0"}, {"a/../../b": "0"}, {"": "0"}, None]
 )
-def test_checksums_of_files_elsewhere_are_refused(saved, sums, checksums):
-    checksums()
+def test_checksums_of_files_elsewhere_are_refused(saved, sums):
     config = json.loads((saved / "config.json").read_text())
     config["pellucid"]["sha256"] = sums
     write_json(saved / "config.json", config)
@@ -274,8 +269,7 @@ def test_checksums_of_files_elsewhere_are_refused(saved, sums, checksums):
             look(saved)
 
 
-def test_every_file_of_a_model_within_a_model_has_a_checksum(fruit, tmp_path, checksums):
-    checksums()
+def test_every_file_of_a_model_within_a_model_has_a_checksum(fruit, tmp_path):
     EnsembleEmbedder([AnchorEmbedder(fruit, ["apple", "car"]), fruit]).save_pretrained(tmp_path / "m")
     states = {file.name: file.state for file in model_folder.verify(tmp_path / "m")}
     assert states["part_0/encoder/model.safetensors"] == states["part_0/anchors/model.safetensors"] == "ok"

@@ -27,17 +27,9 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def sealed(checksums):
-    """Models are held against their checksums, as users have it."""
-    checksums()
-
-
 @pytest.mark.parametrize("kind", ["small", "edited", "large"])
 @pytest.mark.parametrize("regions", [4, pytest.param(400, marks=pytest.mark.slow)])
-def test_a_flipped_bit_is_told_or_changes_nothing_and_verify_finds_it(
-    whole, sealed, tmp_path, monkeypatch, regions, kind
-):
+def test_a_flipped_bit_is_told_or_changes_nothing_and_verify_finds_it(whole, tmp_path, monkeypatch, regions, kind):
     """Of a large file, which is not verified when it is opened, nothing is read outside of an array."""
     good, folder, missed, silent = answers(whole), copied(whole, tmp_path), [], []
     monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0 if kind == "large" else 4 << 20)
@@ -54,7 +46,7 @@ def test_a_flipped_bit_is_told_or_changes_nothing_and_verify_finds_it(
 
 
 @pytest.mark.parametrize("how", [*(how for how in LOSSES if how != "another file"), "a link elsewhere"])
-def test_a_file_that_is_none_is_told_at_once(whole, sealed, tmp_path, how):
+def test_a_file_that_is_none_is_told_at_once(whole, tmp_path, how):
     folder = copied(whole, tmp_path)
     elsewhere = {"a link elsewhere": lambda path, content: path.symlink_to(whole / path.relative_to(folder))}
     files = [folder / name for name in files_of(folder) if how in LOSSES or name.parts[0] == "segments"]
@@ -169,7 +161,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_a_crafted_commit_is_refused(whole, sealed, tmp_path, name):
+def test_a_crafted_commit_is_refused(whole, tmp_path, name):
     folder = copied(whole, tmp_path)
     state = state_of(folder)
     STATES[name](state)
@@ -288,7 +280,7 @@ GONE: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("name", [*ARRAYS, *GONE])
-def test_a_crafted_segment_is_refused(whole, sealed, tmp_path, monkeypatch, name, large):
+def test_a_crafted_segment_is_refused(whole, tmp_path, monkeypatch, name, large):
     if large and name in ("counts below 0", "cuts elsewhere"):
         pytest.skip("numbers of large files are not looked at")
     monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0 if large else 4 << 20)
@@ -331,7 +323,7 @@ def test_links_out_of_the_folder_are_not_followed(whole, tmp_path):
     assert precious.read_text() == "kept"
 
 
-def test_damage_of_a_large_file_does_not_go_into_a_merged_or_rebuilt_one(whole, sealed, tmp_path, monkeypatch):
+def test_damage_of_a_large_file_does_not_go_into_a_merged_or_rebuilt_one(whole, tmp_path, monkeypatch):
     """The new file would have a checksum that is right, and nothing would find the damage any more."""
     monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0)
     folder = copied(whole, tmp_path)
