@@ -147,6 +147,8 @@ MISTAKES = [
     ("search index an apple tree", 2, 'pellucid search INDEX "several words"'),
     ("search apple index", 1, "swapped; the index comes first: pellucid search index apple"),
     ("search index x --where year:1999", 2, "such as lang=en"),
+    ("index compare index --queries rows.jsonl --second guides", 1, "unknown setting 'guides'"),
+    ("index compare index --queries rows.jsonl --second new.json", 1, "file not found: new.json"),
     ("search index x -k abc", 2, "'abc' is not a whole number"),
     ("search index x -k 0", 2, "0 is too small; give 1 or more"),
     ("search index x --html none/hits.html", 1, "there is no folder none"),

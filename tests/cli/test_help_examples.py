@@ -104,6 +104,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(BUNDLED / model, path / name)
     with pellucid.Index.create(path / "built", "static-en") as index:
         index.add(SENTENCES, ids=[row["id"] for row in rows], metadata=[facts(n) for n in range(len(SENTENCES))])
+        for name in ("live", "guides"):
+            index.save_settings(name, {"weights": {"bm25": 1}})
     return path
 
 

@@ -222,6 +222,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("kind", "file"), TABLES)
+@pytest.mark.usefixtures("unchecked")
 def test_numbers_that_make_no_model_are_refused(folder, kind, file):
     content = (folder / file).read_bytes()
     for changes, *more in TABLES[kind, file]:
@@ -287,6 +288,7 @@ DESCRIPTIONS = {
 
 
 @pytest.mark.parametrize(("kind", "file"), DESCRIPTIONS)
+@pytest.mark.usefixtures("unchecked")
 def test_settings_that_make_no_model_are_refused(folder, kind, file):
     content = (folder / file).read_text()
     for where, value, *message in DESCRIPTIONS[kind, file]:
@@ -299,6 +301,7 @@ def test_settings_that_make_no_model_are_refused(folder, kind, file):
 
 
 @pytest.mark.parametrize("kind", ["named"])
+@pytest.mark.usefixtures("unchecked")
 def test_an_adapter_that_was_lost_is_missed(folder, kind):
     """The bare transformer may be so near that its states alone do not tell."""
     shutil.rmtree(folder / "adapter")

@@ -46,12 +46,14 @@ def test_a_card_that_is_a_pipe_a_device_or_a_folder_does_not_stop_a_save(saved, 
         ("", "0 words"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_words_that_do_not_fit_the_table_are_refused(saved, words, message):
     (saved / "words.txt").write_bytes(words if isinstance(words, bytes) else words.encode())
     with pytest.raises(ModelFolderError, match=message):
         pellucid.load(saved)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_dos_line_ends_do_no_harm(saved, fruit):
     (saved / "words.txt").write_bytes((saved / "words.txt").read_bytes().replace(b"\n", b"\r\n"))
     assert pellucid.load(saved).vocabulary.words == fruit.vocabulary.words
@@ -100,6 +102,7 @@ def test_anchors_whose_vectors_are_no_numbers_or_overflow_are_refused(value, fru
         )
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_longer_vector_lets_no_other_encoder_pass(fruit, tmp_path):
     AnchorEmbedder(fruit, ["the apple and car", "car"]).save_pretrained(tmp_path / "m")
     vector = json.loads((tmp_path / "m" / "anchors.json").read_text())["first_vector"]
@@ -109,6 +112,7 @@ def test_a_longer_vector_lets_no_other_encoder_pass(fruit, tmp_path):
         AnchorEmbedder.from_pretrained(tmp_path / "m", encoder=other)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
     """The names in modules.json and config.json are for other libraries; ours are fixed."""
     secret = saved.parent / "secret"

@@ -105,6 +105,7 @@ WITHOUT_UNKNOWN = [
     ],
     ids=[*HOSTILE, *range(len(NO_TOKENIZERS)), *(model["type"] for model in WITHOUT_UNKNOWN)],
 )  # fmt: skip
+@pytest.mark.usefixtures("unchecked")
 def test_a_hostile_tokenizer_is_refused_at_the_first_unknown_word(tmp_path, content, message):
     model = StaticEmbedder(Vocabulary(["token", "horse"], word_piece()), np.eye(2, dtype=np.float32))
     model.save_pretrained(tmp_path / "m")

@@ -225,7 +225,7 @@ test_what_is_no_ensemble_and_what_it_cannot_do_is_refused = refused(
      "'length': the dimensions of a encoder model cannot be edited; leave out"),
     (lambda model: model.without("letters: bx"), "did you mean 'letters: x'"),
     (lambda fruit, tmp_path: pellucid.load(saved(fruit, tmp_path / "m")), "'length' was a function", ModelFolderError),
-    *((lambda fruit, tmp_path, parts=parts, folder=folder: EnsembleEmbedder.from_pretrained(
+    *((lambda fruit, tmp_path, unchecked, parts=parts, folder=folder: EnsembleEmbedder.from_pretrained(
         folder(fruit, tmp_path / "m"), parts=parts), message, ModelFolderError)
       for folder, parts, message in [
         (saved, {"length": LetterEmbedder()}, "another model than the one that it was made with"),

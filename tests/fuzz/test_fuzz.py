@@ -42,6 +42,6 @@ def test_a_silent_change_a_raw_error_a_crash_a_hang_and_a_look_outside_are_told(
         else:
             os._exit(3) if how == "crash" else {}["no such key"]
 
-    kind = cases.Kind("bad", "one", badly, seconds=0.5)
+    kind = cases.Kind("bad", "one", badly, seconds=3)
     found = {result.what for result in cases.run_all([(kind, number) for number in range(12)], 2, 0, built)}
     assert found == {"silent change", "raw error", "crash", "hang", "reached out"}

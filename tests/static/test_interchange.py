@@ -95,6 +95,7 @@ def test_the_exported_rule_is_ours_word_for_word(made, tmp_path):
         assert mapping[tokenizer.encode(text).ids].tolist() == [row], text
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_teachers_tokenizer_is_saved_without_padding_and_truncation_and_read_at_the_first_text(tmp_path):
     opened, subwords = reopened(model(LOWER), tmp_path / "m"), tmp_path / "m" / "subwords.json"
     described = json.loads(subwords.read_text())
@@ -373,6 +374,7 @@ def test_other_libraries_refuse_four_bits_and_open_the_wider_copy(tmp_path):
         ({"scales": np.full(6, 3e38, np.float32)}, None, "such beyond"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_damaged_tensors_are_refused(tmp_path, changes, metadata, message):
     path = tmp_path / "m" / "model.safetensors"
     made_of(8).save_pretrained(path.parent, dtype="int4")

@@ -363,20 +363,24 @@ def compare(
       pellucid index compare my-index --queries queries.txt --first live --second guides
     """
     from pellucid.evaluation.tasks import read_qrels, read_queries
-    from pellucid.persistence.store import parse_json, read_json
-
-    def settings(given: str) -> Any:
-        is_json = given.lstrip().startswith("{")
-        return parse_json(given.encode(), f"{given:.80} is not JSON") if is_json else read_json(given)
 
     lines = read_queries(queries).items() if ".jsonl" in queries.suffixes else enumerate(read(str(queries)), 1)
     texts = {str(n): text for n, text in lines if text.strip()}
     judged = None if qrels is None else read_qrels(qrels)
     with _open(folder) as opened:
-        names = opened.info()["settings"]
-        one, other = (given if given in names else settings(given) for given in (first, second))
+        one, other = (_settings(given, opened.info()["settings"]) for given in (first, second))
         found = opened.compare(texts, one, other, judged, top_k=top_k)
     show(found, json, html)
+
+
+def _settings(given: str, names: list[str]) -> Any:
+    """Return the options that JSON or a file of it gives, or what looks like a name."""
+    from pellucid.persistence.store import parse_json, read_json
+
+    if given.lstrip().startswith("{"):
+        return parse_json(given.encode(), f"{given:.80} is not JSON")
+    is_name = given in names or not (Path(given).suffix or Path(given).is_file())
+    return given if is_name else read_json(given)
 
 
 @index.command()
