@@ -2,13 +2,13 @@ r"""fastText and Sent2Vec trained on the sentences of static-en, and optimal tra
 
     python -m papers.swe.trained_peers --work-dir work --fasttext fastText/fasttext --sent2vec sent2vec/fasttext --write
 
-The programs are those of github.com/facebookresearch/fastText (1142dc4) and github.com/epfml/sent2vec (9efbc2d); `make`
-builds each. Trained models are kept, 2.4 GB each; a run that was stopped goes on with the model it was training. A seed
-puts the sentences into another order. On one core fastText takes three minutes for each time that it reads them,
-Sent2Vec six minutes for nine times. Settings are the defaults of fastText, but for 300 dimensions and one reading
-instead of five, and those of the example in Sent2Vec's README, but for 300 dimensions, words from five occurrences on
-and 2 million buckets. A text of fastText is the mean of its words' vectors, which subwords give for unknown ones; that
-of Sent2Vec is what the program prints. Words are lower-case, without punctuation.
+The programs are those of github.com/facebookresearch/fastText (1142dc4) and github.com/epfml/sent2vec (9efbc2d);
+`make` builds each. Trained models are kept, 2.4 GB each; a training that was stopped begins again. A seed puts the
+sentences into another order. On one core fastText takes a quarter of an hour, Sent2Vec six minutes. Settings are the
+defaults of fastText (five readings), but for 300 dimensions, and those of the example in Sent2Vec's README (nine
+readings), but for 300 dimensions, words from five occurrences on and 2 million buckets. A text of fastText is the mean
+of its words' vectors, which subwords give for unknown ones; that of Sent2Vec is what the program prints. Words are
+lower-case, without punctuation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pellucid.evaluation.tasks import read_sts
 DIMENSIONS = 300
 WORD = re.compile(r"\w+(?:'\w+)?")
 COMMANDS = {
-    "fastText": (f"skipgram -dim {DIMENSIONS} -thread 1 -epoch 1", "print-word-vectors"),
+    "fastText": (f"skipgram -dim {DIMENSIONS} -thread 1", "print-word-vectors"),
     "Sent2Vec": (
         f"sent2vec -dim {DIMENSIONS} -thread 1 -epoch 9 -wordNgrams 2 "
         "-minCount 5 -lr 0.2 -t 0.000005 -dropoutK 4 -neg 10",
