@@ -368,7 +368,8 @@ def compare(
     texts = {str(n): text for n, text in lines if text.strip()}
     judged = None if qrels is None else read_qrels(qrels)
     with _open(folder) as opened:
-        one, other = (_settings(given, opened.info()["settings"]) for given in (first, second))
+        names = opened.info()["settings"]
+        one, other = (_settings(given, names) for given in (first, second))
         found = opened.compare(texts, one, other, judged, top_k=top_k)
     show(found, json, html)
 
