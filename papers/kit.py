@@ -365,7 +365,8 @@ class Kept:
         """Read what is there; the line at which a process was killed does not count."""
         self.path, self.values = path, dict[str, Any]()
         for file in sorted(path.parent.glob(f"{path.stem.rstrip('0123456789')}*{path.suffix}")):
-            for line in file.read_text(encoding="utf-8").splitlines():
+            # A killed process may leave half a character, and JSON may hold other separators of lines than "\n".
+            for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
                 with suppress(json.JSONDecodeError):
                     key, value = json.loads(line)
                     self.values[key] = value

@@ -142,15 +142,15 @@ def test_results_are_read_as_they_were_written(tmp_path_factory, figures):
 def test_an_experiment_is_measured_once_for_each_setting_in_parts_and_goes_on(tmp_path):
     asked = []
 
-    @kit.experiment(chooser=["fps", "é"], n=[2, 3])
+    @kit.experiment(chooser=["fps", "é\u2028"], n=[2, 3])
     def scores(factor, chooser, n):
         asked.append((chooser, n))
         return {"score": factor * n}
 
     first = scores.rows(kit.Kept(tmp_path / "rows-0.jsonl"), 10, part=0, parts=2)
-    assert asked == [("fps", 2), ("é", 2)] and first[0] == {"chooser": "fps", "n": 2, "score": 20}
-    with open(tmp_path / "rows-0.jsonl", "a") as file:
-        file.write('\n["killed he')
+    assert asked == [("fps", 2), ("é\u2028", 2)] and first[0] == {"chooser": "fps", "n": 2, "score": 20}
+    with open(tmp_path / "rows-0.jsonl", "ab") as file:
+        file.write('\n["killed hé'.encode()[:-1])
     rows = scores.rows(kit.Kept(tmp_path / "rows-1.jsonl"), 10, part=1, parts=2)
     assert [row["score"] for row in rows] == [20, 30, 20, 30] and len(asked) == 4
     assert scores.rows(kit.Kept(tmp_path / "rows-0.jsonl"), 10) == rows and len(asked) == 4
