@@ -142,6 +142,14 @@ def ranks_of(values: npt.NDArray[Any], counts: Vectors) -> Vectors:
     return found
 
 
+def reciprocal_rank(queries: Vectors, documents: Vectors, relevant: npt.NDArray[np.bool_]) -> float:
+    """Return the mean over queries of 1 / rank of the best relevant document; ties count against it."""
+    scores = queries @ documents.T
+    best = np.where(relevant, scores, -np.inf).max(axis=1, keepdims=True)
+    ranks = 1 + ((scores >= best) & ~relevant).sum(axis=1)
+    return float((1 / ranks).mean())
+
+
 def random_directions(n: int, dimension: int, seed: int) -> Vectors:
     """Return directions drawn evenly from all, at length 1, [n, dimension]: the floor of any choice of anchors."""
     return unit_rows(np.random.default_rng(seed).normal(size=(n, dimension)))

@@ -28,7 +28,6 @@ from papers.bm25 import PLAIN as PLAIN_BM25
 from papers.bm25 import STEMMED, bm25_scores
 from papers.kit import Figure, Kept, Table, cell_text, experiment, run_script, written
 from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, Coordinates, bag_of_words, cognitive_load, texts_of
-from papers.ldir.development import Development, development_score, development_split
 from papers.ldir.frame import frame_points
 from papers.ldir.scored import FLOOR, GROUPS, RANDOM, corpus_sentences, floor_draws
 from papers.local_tasks import evaluate, find_tasks
@@ -64,7 +63,7 @@ _SAMPLE = 20_000  # candidates from which means, deviations and medians are take
 
 
 Row = dict[str, Any]
-"""encoder, method, n, variant; scores (task -> x 100), development, load and faithful where measured."""
+"""encoder, method, n, variant; scores (task -> x 100), and load where measured."""
 
 
 class Encoder(NamedTuple):
@@ -119,15 +118,10 @@ class Bench:
         """Rows of sentences of the corpus at length 1, from which floors are drawn."""
         return unit_rows(self.encoder.encode(corpus_sentences(self.data, _SAMPLE)))
 
-    @cached_property
-    def split(self) -> Development:
-        """The development split."""
-        return development_split(self.data, self.encoder.encode)
-
     def measured(self, model: Coordinates, method: str, n: int, variant: str = PLAIN) -> Row:
-        """Return a row with the scores of a model, also on the development split."""
+        """Return a row with the scores of a model."""
         row: Row = {"encoder": self.encoder.name, "method": method, "n": n, "variant": variant}
-        return {**row, "scores": self.score(model), "development": development_score(self.split, model.apply)}
+        return {**row, "scores": self.score(model)}
 
     def load(self, model: Coordinates) -> float:
         """Return the cognitive load of a model of zeros and ones."""
@@ -163,7 +157,7 @@ def _bundled_row(bench: Bench, n: int) -> Row:
     texts = bench.anchors("uniform", 20)
     if not np.allclose(bundled.encode(texts), model.encode(texts), atol=1e-4):
         raise SystemExit(f"{name}: coordinates from kept vectors differ from the model's; empty --work-dir")
-    return {**bench.measured(model, name, n), "faithful": float(bundled.faithfulness().mean())}
+    return bench.measured(model, name, n)
 
 
 @experiment(*({"method": method, "n": n, "variant": variant} for method, n, variant in plan()))
@@ -176,16 +170,9 @@ def anchor_row(bench: Bench, method: str, n: int, variant: str) -> Row:
         found["scores"] |= {
             task: float(np.mean([found["scores"][task], *(a[task] for a in again)])) for task in again[0]
         }
-    if not model.rule:
-        found["faithful"] = faithfulness(model.matrix, bench.model(method, n).matrix)
     if variant in BINARY:
         found["load"] = bench.load(model)
     return found
-
-
-def faithfulness(matrix: Vectors, anchors: Vectors) -> float:
-    """Return the mean cosine of what coordinates measure to the anchors they are named by."""
-    return float(np.einsum("nd,nd->n", unit_rows(matrix), unit_rows(anchors)).mean())
 
 
 def word_rows(bench: Bench) -> Iterator[Row]:
@@ -217,20 +204,15 @@ def floor_row(bench: Bench, method: str, n: int, variant: str, n_draws: int) -> 
         figures = bench.measured(model, method, n, variant)
         if variant in BINARY:
             figures["load"] = bench.load(model)
-        elif method == RANDOM:
-            figures["faithful"] = faithfulness(model.matrix, vectors)
         draws.append(figures)
     return _mean_of_draws(draws)
 
 
 def _mean_of_draws(draws: list[Row]) -> Row:
     """Return a row with the mean of each figure."""
-    mean = dict(draws[0])
-    for name in ("scores", "development"):
-        mean[name] = {key: statistics.fmean(draw[name][key] for draw in draws) for key in mean[name]}
-    return mean | {
-        name: statistics.fmean(draw[name] for draw in draws) for name in ("load", "faithful") if name in mean
-    }
+    scores = {task: statistics.fmean(draw["scores"][task] for draw in draws) for task in draws[0]["scores"]}
+    load = {"load": statistics.fmean(draw["load"] for draw in draws)} if "load" in draws[0] else {}
+    return {**draws[0], "scores": scores, **load}
 
 
 def open_encoders(work: Path, *, bfloat16: bool = False) -> list[Encoder]:
@@ -270,10 +252,6 @@ class Rows:
         """Return the number of anchors over the encoder's dimensions."""
         return f"{n / self.get(encoder, ENCODER)['n']:.2f}"
 
-    def of(self, encoder: str) -> list[Row]:
-        """Return the rows of an encoder, in the order they were measured."""
-        return [row for row in self._rows.values() if row["encoder"] == encoder]
-
     def mean(self, group: str, *key: Any) -> float:
         """Return the mean of a group of tasks for the row `key`."""
         return statistics.fmean(self.get(*key)["scores"][task] for task in GROUPS[group])
@@ -311,7 +289,6 @@ def figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
     yield "binary", binary_table(rows, product(rows.encoders, ["frame"], CLOSER, (OURS, PLAIN, *BINARY)))
     for encoder in rows.encoders:
         yield f"variants-{encoder}", variants_table(rows, _variants_keys(rows, encoder))
-        yield f"development-{encoder}", development_table(rows.of(encoder))
     yield "losses", "\n".join(losses(rows))
 
 
@@ -338,8 +315,6 @@ def floor_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
     for encoder in rows.encoders:
         keys = product([encoder], (FLOOR, RANDOM), CLOSER, (PLAIN, OURS))
         yield f"floor-variants-{encoder}", variants_table(rows, keys)
-        floors = (row for row in rows.of(encoder) if row["method"] != ENCODER)
-        yield f"floor-development-{encoder}", development_table(floors)
 
 
 def floor_table(rows: Rows) -> Table:
@@ -411,24 +386,15 @@ def binary_table(rows: Rows, keys: Iterable[tuple[Any, ...]]) -> Table:
 
 
 def method_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
-    """Yield the methods at 500 anchors, which order they have, and how far frame is from fps."""
+    """Yield the methods at 500 anchors, and which order they have."""
     yield "methods", methods_table(rows, METHODS)
-    order, distances = [], []
+    order = []
     for encoder in rows.encoders:
         for n in (500, MATCHED[encoder]):
             totals = {m: sum(rows.mean(group, encoder, m, n) for group in GROUPS) for m in METHODS}
             best = ", ".join(sorted(totals, key=lambda m: -totals[m]))
             order.append(f"- {encoder}, {n} anchors (n/d {rows.ratio(encoder, n)}): {best}.")
-        for variant in (PLAIN, OURS):
-            parts = "; ".join(_frame_less_fps(rows, encoder, n, variant) for n in CLOSER)
-            distances.append(f"- {encoder}, {variant}: {parts}.")
     yield "order", "\n".join(order)
-    yield "frame-less-fps", "\n".join(distances)
-
-
-def _frame_less_fps(rows: Rows, encoder: str, n: int, variant: str) -> str:
-    means = ([rows.mean(group, encoder, method, n, variant) for group in GROUPS] for method in ("frame", "fps"))
-    return " / ".join(f"{round(frame - fps, 1) + 0.0:+.1f}" for frame, fps in zip(*means))
 
 
 def _variants_keys(rows: Rows, encoder: str) -> list[tuple[Any, ...]]:
@@ -462,17 +428,6 @@ def losses(rows: Rows) -> Iterator[str]:
                 f"- {encoder}, {n} anchors: {fps:.1f} with fps, {frame:.1f} with frame, decorrelated at 0.5 {half:.1f} "
                 f"and at 1 {full:.1f}."
             )
-
-
-def development_table(rows: Iterable[Row]) -> Table:
-    """Return the scores of an encoder's rows on the development split."""
-    columns = ("paraphrase", "fidelity", "medquad", "scifact")
-    lines = [
-        [caption(row), *map(row["development"].get, columns), f"{row['faithful']:.2f}" if "faithful" in row else None]
-        for row in rows
-        if row.get("development") and (row["n"] in CLOSER or row["method"] == ENCODER)
-    ]
-    return Table(["model", *columns, "faithful"], lines)
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:

@@ -12,14 +12,12 @@ from papers.ldir import tables
 from papers.ldir.scored import FLOOR, GROUPS, RANDOM
 
 TASKS = [task for tasks in GROUPS.values() for task in tasks]
-DEVELOPMENT = ("paraphrase", "fidelity", "medquad", "scifact")
 
 
 def row(encoder: str, method: str, n: int, variant: str, value: float) -> tables.Row:
     """Return a row whose figures all have one value."""
     scores: dict[str, Any] = {
         "scores": dict.fromkeys(TASKS, value),
-        "development": dict.fromkeys(DEVELOPMENT, value),
         "load": value,
     }
     return {"encoder": encoder, "method": method, "n": n, "variant": variant, **scores}

@@ -34,9 +34,7 @@ from pellucid.text.tables import read_texts
 SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
 CANDIDATES = 2_000  # sentences from which anchors are chosen
 SAVED = 32  # texts answered between two writes
-SIZES = (6, 12, 24)  # numbers of questions besides all
 STATES = "the mean of the language model's states, centred"
-_SUBSETS = 20
 
 QUESTIONS = dict(zip(*read_table(Path(__file__).with_name("questions.tsv"), ["question", "text"]).values()))
 """Question -> a text whose answer is yes."""
@@ -330,7 +328,7 @@ def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> Table
 
 def floor_figures(bench: Bench) -> Iterator[tuple[str, Figure]]:
     """Yield the rows of as many random directions and random sentences, over each encoder."""
-    count, found, lines = len(bench.questions), dict[str, Samples](), list[list[Any]]()
+    count, found = len(bench.questions), dict[str, Samples]()
     for encoder, encode in bench.encoders.items():
         sentences, rows = unit_rows(encode(bench.candidates)), unit_rows(encode(bench.texts))
         for kind, draws in floor_draws(sentences, count).items():
@@ -339,40 +337,11 @@ def floor_figures(bench: Bench) -> Iterator[tuple[str, Figure]]:
                 for name, values in named(f"{encoder}: {kind} ({count})", forms(rows @ matrix.T)):
                     by_form.setdefault(name, []).append(correlations(bench, values))
             found |= {name: mean_of_draws(samples) for name, samples in by_form.items()}
-        if encoder == "MiniLM":
-            for kind in floor_draws(sentences, 1):
-                lines.append([f"MiniLM: {kind}, centred", *_sizes_of_floor(bench, sentences, rows, kind)])
     yield "floor-scores", scores_table(found, _main_row(count))
-    yield "floor-sizes", Table(["number", *map(str, (*SIZES, count))], lines)
-
-
-def _sizes_of_floor(bench: Bench, sentences: Vectors, rows: Vectors, kind: str) -> Iterator[float]:
-    for size in (*SIZES, len(bench.questions)):
-        values = [rows @ matrix.T for matrix in floor_draws(sentences, size, _SUBSETS)[kind]]
-        yield float(np.mean([mean_of(correlations(bench, v - v.mean(axis=0)))[0] for v in values]))
 
 
 def _main_row(count: int) -> str:
     return f"questions ({count}), centred"
-
-
-def sizes_table(bench: Bench, wording: str) -> Table:
-    """Return the mean correlation by number of questions and of anchors, means over subsets drawn at random."""
-    encode = bench.encoders["MiniLM"]
-    anchors = chosen(encode, bench.candidates, len(bench.questions))
-    kinds = {
-        "questions, centred": bench.answers(wording, bench.texts),
-        "MiniLM: anchors, centred": cosines(encode, bench.texts, anchors),
-    }
-    lines = []
-    for name, values in kinds.items():
-        centred = values - values.mean(axis=0)
-        cells = []
-        for size in (*SIZES, values.shape[1]):
-            drawn = [np.random.default_rng(n).permutation(values.shape[1])[:size] for n in range(_SUBSETS)]
-            cells.append(float(np.mean([mean_of(correlations(bench, centred[:, some]))[0] for some in drawn])))
-        lines.append((name, *cells))
-    return Table(["number", *map(str, (*SIZES, len(bench.questions)))], lines)
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
@@ -389,7 +358,6 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     yield "summary", summary(correlated, count, share)
     yield from known.items()
     yield "scores", scores_table(correlated, _main_row(count))
-    yield "sizes", sizes_table(bench, best)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from papers.kit import MIN_SEEDS, Experiment, Figure, Interval, Kept, Table, Verdict, run_script, written
-from papers.ldir.development import reciprocal_rank
+from papers.ldir.scored import reciprocal_rank
 from papers.models import kept_encoder, minilm_path
 from papers.vector_cache import Vectors
 from pellucid import LexiconEmbedder, cluster_vocabulary, load, train_lexicon

@@ -2,12 +2,12 @@ r"""fastText and Sent2Vec trained on the sentences of static-en, and optimal tra
 
     python -m papers.swe.trained_peers --work-dir work --fasttext fastText/fasttext --sent2vec sent2vec/fasttext --write
 
-The programs are those of github.com/facebookresearch/fastText (1142dc4) and github.com/epfml/sent2vec (9efbc2d);
-`make` builds each. Trained models are kept, 2.4 GB each; a training that was stopped begins again. A seed puts the
-sentences into another order. On one core fastText takes a quarter of an hour, Sent2Vec six minutes. Settings are the
-defaults of fastText (five readings), but for 300 dimensions, and those of the example in Sent2Vec's README (nine
-readings), but for 300 dimensions, words from five occurrences on and 2 million buckets. A text of fastText is the mean
-of its words' vectors, which subwords give for unknown ones; that of Sent2Vec is what the program prints. Words are
+The programs are those of github.com/facebookresearch/fastText (1142dc4) and github.com/epfml/sent2vec (9efbc2d); `make`
+builds each. Trained models, 2.4 GB each, and their scores are kept; a training that was stopped begins again. A seed
+puts the sentences into another order. On one core fastText takes a quarter of an hour, Sent2Vec six minutes. Settings
+are the defaults of fastText (five readings), but for 300 dimensions, and those of the example in Sent2Vec's README
+(nine readings), but for 300 dimensions, words from five occurrences on and 2 million buckets. A text of fastText is the
+mean of its words' vectors, which subwords give for unknown ones; that of Sent2Vec is what the program prints. Words are
 lower-case, without punctuation.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 from scipy import optimize, spatial
 
 import pellucid
-from papers.kit import Figure, Table, run_script
+from papers.kit import Figure, Kept, Table, experiment, run_script
 from papers.ldir.scored import GROUPS, Samples, beside, drawn_counts, mean_of_draws, ranks_of, spearman
 from papers.local_tasks import find_tasks
 from papers.swe.static_peers import beside_static, encoding, samples_of
@@ -53,11 +53,11 @@ TRANSPORT = {
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield the scores of optimal transport and those of the trained models."""
+    """Yield the scores of optimal transport and those of the models of each program."""
     model = pellucid.StaticEmbedder.from_pretrained(BUNDLED)
-    scores = {BUNDLED: samples_of(encoding(model), options)}
+    own = samples_of(encoding(model), options)
     if "transport" in options.only:
-        ways = {"cosine of the means": scores[BUNDLED]["STS"]} | {way: moved(model, way, options) for way in TRANSPORT}
+        ways = {"cosine of the means": own["STS"]} | {way: moved(model, way, options) for way in TRANSPORT}
         yield (
             "transport",
             Table(
@@ -65,14 +65,14 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
                 [[way, *beside(found, ways["cosine of the means"])] for way, found in ways.items()],
             ),
         )
-    if "scores" in options.only:
-        for name in COMMANDS:
-            draws = [trained_samples(name, seed, options) for seed in range(options.seeds)]
-            scores[f"{name} ({DIMENSIONS})"] = {kind: mean_of_draws([d[kind] for d in draws]) for kind in draws[0]}
-        yield "scores", beside_static(scores, options.seeds)
+    for name in (name for name in COMMANDS if name in options.only):
+        trainings = experiment(name=[name], seed=range(options.seeds))(peer_row)
+        draws = trainings.rows(Kept(options.work_dir / "rows-.jsonl"), options)
+        mean = {kind: mean_of_draws([draw[kind] for draw in draws]) for kind in own}
+        yield name, beside_static({BUNDLED: own, f"{name} ({DIMENSIONS})": mean}, options.seeds)
 
 
-def trained_samples(name: str, seed: int, options: argparse.Namespace) -> dict[str, Samples]:
+def peer_row(options: argparse.Namespace, name: str, seed: int) -> dict[str, dict[str, list[float]]]:
     """Return the scores of one model, trained now if need be."""
     with Popen(
         [getattr(options, name.lower()), COMMANDS[name][1], trained(name, seed, options)],
@@ -81,7 +81,8 @@ def trained_samples(name: str, seed: int, options: argparse.Namespace) -> dict[s
         stderr=DEVNULL,
         encoding="utf-8",
     ) as process:
-        return samples_of(partial(text_rows, cache(partial(printed, process)), name == "fastText"), options)
+        found = samples_of(partial(text_rows, cache(partial(printed, process)), name == "fastText"), options)
+    return {kind: {task: values.tolist() for task, values in sets.items()} for kind, sets in found.items()}
 
 
 def trained(name: str, seed: int, options: argparse.Namespace) -> Path:
@@ -149,10 +150,10 @@ if __name__ == "__main__":
         {
             "--fasttext": {"help": "the program fastText"},
             "--sent2vec": {"help": "the program Sent2Vec"},
-            "--seeds": {"type": int, "default": 1, "help": "models of each program [1]"},
+            "--seeds": {"type": int, "default": 1, "help": "models of a program [1]"},
         },
         data="raw_english/, sts/ and retrieval/",
         work_dir="sentences and trained models",
-        only=("scores", "transport"),
+        only=(*COMMANDS, "transport"),
         threads=1,
     )
