@@ -1,14 +1,46 @@
 """Every family: what was saved opens alike, edits of the table count, and a save is whole or has not been."""
 
+import copy
 import json
+import pickle
+import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pellucid
-from families import FAMILIES, STATIC, TEXTS, VARIANTS, cell, dense_rows, edit_table, opened, reopened
+from families import (
+    ANCHORS,
+    FAMILIES,
+    STATIC,
+    TEXTS,
+    VARIANTS,
+    WORDS,
+    cell,
+    dense_rows,
+    edit_table,
+    first_letters,
+    opened,
+    reopened,
+    static_model,
+)
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.core.fingerprint import fingerprint, same_model
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.errors import InputError
+from pellucid.lexicon.static import StaticLexiconEmbedder
+from pellucid.persistence.folder import bundled_models, locate
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.words import Vocabulary
 from resuming import count_writes, stop_at_write
+from tiny_models import tiny_transformer
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
 WITH_TABLE = [name for name in FAMILIES if not name.startswith("ensemble")]
@@ -45,7 +77,9 @@ def test_a_saved_model_opens_alike_and_is_saved_alike(model, name, tmp_path):
     assert all(file.sound for file in pellucid.verify(tmp_path / "m"))
     files = [file for file in (tmp_path / "m").rglob("*") if file.is_file()]
     assert not [file for file in files if file.suffix in (".bin", ".pt", ".pkl", ".pth")]
+    assert is_same(after, model)
     after.save_pretrained(tmp_path / "again")
+    assert is_same(opened(model, tmp_path / "again"), model)
     for file in (file for file in files if name in STATIC and file.name != "README.md"):  # it names its folder
         assert (tmp_path / "again" / file.relative_to(tmp_path / "m")).read_bytes() == file.read_bytes(), file
     after.save_pretrained(tmp_path / "m")  # over what it is mapped from
@@ -93,3 +127,293 @@ def test_the_config_says_what_was_written(model, name, tmp_path):
     assert (config["family"], config["format"], config["version"]) == (model.family, 1, pellucid.__version__)
     assert set(config["files"]) == {entry.name for entry in (tmp_path / "m").iterdir()} - {"config.json", "README.md"}
     assert "library_name: pellucid" in (tmp_path / "m" / "README.md").read_text()
+
+
+# A model that was used may be pickled, copied, sent to other processes and shared by threads: always equal vectors.
+
+MANY = [f"{first} {second}." for first in TEXTS for second in TEXTS] * 400  # enough to start the compiled encoder
+
+
+@pytest.fixture(scope="module")
+def models(every_family):
+    """A model of every family, each used, and what it gave."""
+    return {name: (model, rows(model, texts_of(name))) for name, model in every_family.items()}
+
+
+def texts_of(name):
+    return MANY if name in STATIC else TEXTS
+
+
+def rows(model, texts):
+    return dense_rows(model.encode(texts))
+
+
+def check(model, name, expected):
+    np.testing.assert_allclose(rows(model, texts_of(name)), expected, atol=1e-6)
+    np.testing.assert_allclose(rows(model, TEXTS), rows(model, texts_of(name)[:1] + TEXTS)[1:], atol=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy])
+def test_a_copy_of_a_used_model_gives_equal_vectors(models, name, copied):
+    model, expected = models[name]
+    other = copied(model)
+    assert other is not model
+    for each in (other, model, copied(other)):
+        check(each, name, expected)
+        assert fingerprint(each) == fingerprint(model)
+
+
+def each_encoded(models):
+    """What another process gives, and the models' fingerprints there."""
+    return {name: (rows(model, texts_of(name)), fingerprint(model)) for name, model in models.items()}
+
+
+@pytest.mark.full
+def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors_and_fingerprints(models):
+    joblib = pytest.importorskip("joblib")
+    work = [joblib.delayed(each_encoded)({name: model for name, (model, _) in models.items()})]
+    (found,) = joblib.Parallel(n_jobs=2, max_nbytes=256)(work)
+    for name, (model, expected) in models.items():
+        np.testing.assert_allclose(found[name][0], expected, atol=1e-6, err_msg=name)
+        assert found[name][1] == fingerprint(model), name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FAMILIES)
+def test_threads_that_share_a_model_get_equal_vectors(models, name):
+    model, expected = models[name]
+    model = copy.deepcopy(model)  # not started: the threads do that too
+    texts = texts_of(name)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: rows(model, texts), range(8)):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.full)])
+def test_a_model_whose_folder_is_gone_or_another_one_pickles(tmp_path: Path, processes: int):
+    """What other processes get is what was opened, not what is at the path by then."""
+    joblib = pytest.importorskip("joblib")
+    model = static_model()
+    expected = rows(model, MANY)
+    model.save_pretrained(tmp_path / "m")
+    opened = pellucid.load(tmp_path / "m")
+    pellucid.StaticEmbedder(Vocabulary(WORDS), -model.vectors).save_pretrained(tmp_path / "m")
+    replaced = joblib.Parallel(n_jobs=processes or 1, max_nbytes=256)([joblib.delayed(rows)(opened, MANY)] * processes)
+    shutil.rmtree(tmp_path / "m")
+    for found in (*replaced, rows(pickle.loads(pickle.dumps(opened)), MANY), rows(opened, MANY)):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+# A model has one fingerprint: equal for what is the same model, another after any change of what it computes with.
+
+
+def is_same(first, second):
+    return same_model(fingerprint(pellucid.load(first)), json.loads(json.dumps(fingerprint(pellucid.load(second)))))
+
+
+def assert_all_differ(models):
+    prints = [fingerprint(pellucid.load(model)) for model in models]
+    assert [pair for pair in combinations(range(len(models)), 2) if same_model(*(prints[n] for n in pair))] == []
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.full
+def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_path):
+    """Whatever changes a vector is refused: a dimension left out, scaled or merged, in every family."""
+    found = []
+    for name, model in every_family.items():
+        found.append((name, model))
+        if "ensemble" not in name:
+            found += [(name, edited) for edited in (model.without(1), model.scale({2: 1.001}), model.merge(0, 2))]
+            assert is_same(model.rename({0: "another name"}), model)
+            for number, (_, edited) in enumerate(found[-3:]):
+                edited.save_pretrained(tmp_path / f"{name}{number}")
+                assert is_same(pellucid.load(tmp_path / f"{name}{number}"), edited), (name, number)
+    lexicon, tokens = every_family["lexicon"], every_family["key tokens"]
+    others = [
+        *(lexicon.with_settings(replace(lexicon.settings, **{key: value}))
+          for key, value in (("pooling", "sum"), ("max_length", 9), ("instruction", "find"))),
+        tokens.with_settings(replace(tokens.settings, top_k=19)),
+    ]  # fmt: skip
+    assert_all_differ([*(each for _, each in found), *others])
+
+
+def test_one_weight_of_a_transformer_counts(every_family):
+    torch = pytest.importorskip("torch")
+    for name in ("lexicon", "key tokens"):
+        model = copy.deepcopy(every_family[name])
+        for weight in list(model.backbone.model.parameters())[::7]:
+            with torch.no_grad():
+                before = weight.view(-1)[-1].item()
+                weight.view(-1)[-1] = float(np.nextafter(np.float32(before), np.float32(9)))
+                assert not is_same(model, every_family[name])
+                weight.view(-1)[-1] = before
+        assert is_same(model, every_family[name])
+
+
+def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    model = tiny_transformer(tmp_path / "bert", normalize=True)
+    model.save_pretrained(str(tmp_path / "saved"))
+    assert is_same(pellucid.loading.open_sentence_transformer(tmp_path / "saved"), model)
+
+    def changed(change):
+        other = copy.deepcopy(model)
+        change(other)
+        return other
+
+    def weight(other):
+        with torch.no_grad():
+            next(other.parameters()).view(-1)[3] += 1e-6
+
+    others = [
+        changed(weight),
+        changed(lambda other: setattr(other, "max_seq_length", 5)),
+        changed(lambda other: other.prompts.update(query="find: ")),
+        changed(lambda other: setattr(other, "truncate_dim", 7)),
+        changed(lambda other: other.half()),
+        changed(lambda other: setattr(other[0].auto_model.config, "layer_norm_eps", 1e-3)),
+        changed(lambda other: other.bfloat16()),
+        changed(lambda other: other[1].__init__(16, pooling_mode="cls")),
+    ]
+    assert_all_differ([model, *others])
+
+
+@given(st.data())
+def test_any_flipped_bit_of_a_static_model_makes_it_another(data):
+    dtype = data.draw(st.sampled_from([np.float32, np.float16, np.int8]))
+    words = data.draw(st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=6, unique=True))
+    values = np.arange(len(words) * 3).reshape(-1, 3).astype(dtype)
+    scales = np.ones(len(words), np.float32) if dtype == np.int8 else None
+    known = fingerprint(StaticEmbedder(Vocabulary(words), values, scales))
+    assert same_model(known, fingerprint(StaticEmbedder(Vocabulary(words), np.asfortranarray(values), scales)))
+    for array in [values] if scales is None else [values, scales]:
+        flipped = array.copy()
+        place = data.draw(st.integers(0, flipped.nbytes - 1))
+        flipped.view(np.uint8).reshape(-1)[place] ^= 1 << data.draw(st.integers(0, 7))
+        parts = (flipped, scales) if array is values else (values, flipped)
+        assert not same_model(known, fingerprint(StaticEmbedder(Vocabulary(words), *parts)))
+    swapped = [words[1], words[0], *words[2:]]
+    assert not same_model(known, fingerprint(StaticEmbedder(Vocabulary(swapped), values, scales)))
+
+
+def test_every_way_of_saving_a_static_model_is_a_model_of_its_own(tmp_path):
+    model = static_model()
+    found = [model]
+    for dtype in ("float32", "float16", "int8", "int4"):
+        model.save_pretrained(tmp_path / dtype, dtype=dtype)
+        found.append(pellucid.load(tmp_path / dtype))
+    assert is_same(found[2], model)  # float16, as it was
+    assert_all_differ([model, found[1], found[3], found[4]])
+
+
+def test_subwords_and_spelling_count():
+    model = static_model()
+    assert not is_same(model, StaticEmbedder(Vocabulary(model.vocabulary.words), model.vectors))
+    english = pellucid.load("static-multi")
+    plain = StaticEmbedder(english.vocabulary, english.vectors, english.scales)
+    assert english.spelling is not None and not is_same(english, plain)
+    rows = np.eye(2, dtype=np.float32)
+    assert not is_same(StaticEmbedder(Vocabulary(["ab", "c"]), rows), StaticEmbedder(Vocabulary(["a", "bc"]), rows))
+
+
+@pytest.mark.parametrize("weights", [[1, 2], [0.1, 0.7], [1 / 3, 0.12345]])
+def test_weights_of_an_ensemble_count_and_survive_saving(fruit, tmp_path, weights):
+    model = EnsembleEmbedder([fruit, static_model()], weights)
+    model.save_pretrained(tmp_path / "m")
+    assert is_same(pellucid.load(tmp_path / "m"), model) and not is_same(model, model.with_weights([1, 1]))
+
+
+def test_functions_are_known_by_their_vectors():
+    def near(texts):
+        return first_letters(texts) + 1e-5
+
+    def other(texts):
+        return first_letters(texts)[:, ::-1]
+
+    assert is_same(first_letters, near) and not is_same(first_letters, other)
+    assert is_same(AnchorEmbedder(first_letters, ANCHORS), AnchorEmbedder(first_letters, ANCHORS))
+    one, two = (EnsembleEmbedder([f, g]) for f, g in ((first_letters, other), (other, first_letters)))
+    assert not is_same(one, two) and is_same(one, copy.copy(one))
+
+
+def test_what_is_no_fingerprint_is_no_model():
+    known = fingerprint(pellucid.load(first_letters))
+    for broken in ({}, {"stored": known["stored"]}, {**known, "functions": [{}]}, {**known, "functions": 3}, None, []):
+        assert not same_model(known, broken) and not same_model(broken, known)
+    with pytest.raises(InputError, match="only an opened model"):
+        fingerprint("static-en")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full) if name.startswith("static") or name == "lexicon-en" else name
+        for name in bundled_models()
+        if "minilm" not in name
+    ],
+)
+def test_bundled_models_saved_and_opened_are_the_same_ones(name, tmp_path):
+    model = pellucid.load(name)
+    model.save_pretrained(tmp_path / "m")
+    again = pellucid.load(tmp_path / "m")
+    assert is_same(again, model)
+    again.scale({0: 1000}).save_pretrained(tmp_path / "m")
+    assert not is_same(pellucid.load(tmp_path / "m"), model)
+    assert locate(name).exists() and isinstance(model, (StaticEmbedder, AnchorEmbedder, StaticLexiconEmbedder))
+
+
+# Edits of dimensions
+
+
+def scaled(rows, first, second):
+    rows = rows.copy()
+    rows[:, [first, second]] *= 0.5, 0
+    return rows
+
+
+def merged(rows, first, second):
+    rows = rows.copy()
+    rows[:, first] = (rows[:, first] + rows[:, second]) / 2**0.5
+    return np.delete(rows, second, axis=1)
+
+
+# an edit of the numbers of some dimensions, in order, and what it does to rows before they get length 1
+EDITS = {
+    "without": (lambda model, a, b, c: model.without(model.dimensions.names[a], c),
+                lambda rows, a, b, c: np.delete(rows, [a, c], axis=1)),
+    "keep": (lambda model, a, b, c: model.keep(c, a), lambda rows, a, b, c: rows[:, [a, c]]),
+    "rename": (lambda model, a, b, c: model.rename({a: "mine", b: "yours", c: "theirs"}), lambda rows, *_: rows),
+    "scale": (lambda model, a, b, c: model.scale({a: 0.5, b: 0}), lambda rows, a, b, c: scaled(rows, a, b)),
+    "merge": (lambda model, a, b, c: model.merge(a, c, name="both"), lambda rows, a, b, c: merged(rows, a, c)),
+    "merge twice": (lambda model, a, b, c: model.merge(a, b, name="ab").merge("ab", c - 1),
+                    lambda rows, a, b, c: merged(merged(rows, a, b), a, c - 1)),
+    "all": (lambda model, a, b, c: model.scale({a: 0.5, b: 0}).merge(a, c).without(0).rename({0: "x"}),
+            lambda rows, a, b, c: np.delete(merged(scaled(rows, a, b), a, c), 0, axis=1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("name", [*WITH_TABLE, "static, float32", "static, int8"])
+def test_edits_do_to_rows_what_they_say(model, name, edit):
+    before = dense_rows(model.encode(TEXTS))
+    strongest = sorted(np.argsort(-np.minimum(before[0], before[4]) - before.mean(axis=0) / 99)[:3].tolist())
+    change, expected = EDITS[edit]
+    after, rows = change(model, *strongest), expected(before, *strongest)
+    assert type(after) is type(model) and (dense_rows(model.encode(TEXTS)) == before).all()
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    np.testing.assert_allclose(
+        dense_rows(after.encode(TEXTS)), units if name.startswith(("static", "lexicon")) else rows, atol=1e-5
+    )
+    assert len(after.dimensions) == rows.shape[1]
+    why = after.explain(TEXTS[0], TEXTS[4])
+    assert why.score == pytest.approx(float(units[0] @ units[4]), abs=1e-5)
+    assert (
+        {row.name for row in why.rows} & {"mine", "yours", "theirs"}
+        or edit != "rename"
+        or why.rows[0].kind == "word pair"
+    )
+    assert name != "lexicon" or all(row.spans1 and row.spans2 for row in why.rows)

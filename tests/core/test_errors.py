@@ -1,12 +1,12 @@
 """Checks of arguments: one rule for numbers and one for choices, whatever the value's type."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid import StaticEmbedder
+from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.arrays import validate_role
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, check_choice, check_integer, check_number, shown
@@ -23,6 +23,7 @@ from pellucid.index.listing import document_number
 from pellucid.index.metadata import parse_where
 from pellucid.index.settings import validate_steer, validate_synonyms, validate_weights, validate_word_weights
 from pellucid.settings import Limits, Settings
+from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.inputs import check_texts
 from pellucid.text.tables import CorpusFile
 
@@ -232,3 +233,36 @@ def test_what_is_no_model_is_named_with_what_to_give(function: Callable[[object]
 def test_weights_may_be_numbers_of_numpy(kind: type) -> None:
     assert validate_weights({"bm25": kind(2), "m": kind(2)}, ["bm25", "m"], {}) == {"bm25": 0.5, "m": 0.5}
     assert validate_word_weights({"cat": kind(2)}, {}) == {"cat": 2.0}
+
+
+# Whatever takes texts takes them as a list, a tuple, an array or a generator, which can be read only once.
+
+MANY_TEXTS = [
+    f"{first} {second}" for first in ("the apple", "a pear", "a car") for second in ("red", "car", "pear", "apple")
+]
+PAIRS = list(pairwise(MANY_TEXTS))
+
+Giving = Callable[[Iterable[Any]], Any]
+CALLS: dict[str, Callable[[Any, Any, Giving], Any]] = {
+    "encode": lambda static, anchors, give: static.encode(give(MANY_TEXTS)).tolist(),
+    "audit": lambda static, anchors, give: pellucid.audit(anchors, give(MANY_TEXTS)).to_json(),
+    "cards": lambda static, anchors, give: pellucid.cards(anchors, give(MANY_TEXTS)).to_json(),
+    "compare": lambda static, anchors, give: pellucid.compare([static, anchors], give(PAIRS)).to_json(),
+    "duplicates": lambda static, anchors, give: pellucid.duplicates(give(MANY_TEXTS), static).to_json(),
+    "choose_anchors": lambda static, anchors, give: pellucid.choose_anchors(
+        static, give(f"{text} and {text} of a long enough text" for text in MANY_TEXTS), 2, show_progress_bar=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "give", [iter, tuple, lambda items: (item for item in items)], ids=["iter", "tuple", "generator"]
+)
+def test_texts_that_can_be_read_once_give_what_a_list_does(name: str, give: Giving, fruit: StaticEmbedder) -> None:
+    anchors = AnchorEmbedder(fruit, ["apple", "a car", "the pear"])
+    assert CALLS[name](fruit, anchors, give) == CALLS[name](fruit, anchors, list)
+
+
+def test_an_array_of_strings_is_texts(fruit: StaticEmbedder) -> None:
+    np.testing.assert_array_equal(fruit.encode(np.array(MANY_TEXTS, object)), fruit.encode(MANY_TEXTS))

@@ -38,8 +38,25 @@ def write_model(path, text):
         (folder / "config.json").write_text(json.dumps({"pellucid": {"files": ["words.txt"]}}))
 
 
+@pytest.fixture
+def old_model(tmp_path):
+    write_model(tmp_path / "m", "old")
+
+
 def names(path):
     return sorted(entry.name for entry in path.iterdir())
+
+
+def put(files):
+    """Write texts into files of the folder of the process, where `write_model` saves models."""
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def everything():
+    """Return all that is in the folder of the process."""
+    return {path: path.read_bytes() if path.is_file() else path.lstat().st_mode for path in Path().rglob("*")}
 
 
 def failing(code):
@@ -148,13 +165,48 @@ def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
     assert (store.read_json(path), names(tmp_path)) == (1, ["value.json"])
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "folder", "folder/.."])
-def test_a_folder_is_not_written_as_a_file(tmp_path, monkeypatch, name):
+MODEL = {"m/words.txt": "old", "m/config.json": '{"pellucid": {"files": ["words.txt"]}}'}
+REFUSED = [  # what is there, what is written, and the message
+    *((lambda: put({"folder/x": ""}), lambda name=name: store.write_json(name, 1), "is a folder; give the name of a f")
+      for name in ("", ".", "..", "folder", "folder/..")),
+    *((lambda file=file, text=text: put({file: text}), lambda file=file: write_model(file.partition("/")[0], "new"),
+       "Give a new name")
+      for file, text in (("thesis/chapter1.txt", "years"), ("other/config.json", '{"model_type": "bert"}'), ("f", ""))),
+    *((lambda pipe=pipe: (put(MODEL | {"m/notes/x": ""}), os.mkfifo(pipe)), lambda: write_model("m", "new"),
+       rf"{pipe} is neither a file nor a link.*new name") for pipe in ("m/queue", "m/notes/queue")),
+    *((lambda: (put({"file": ""}), os.symlink("loop", "loop")), lambda write=write, place=place: write(place),
+       rf"cannot write .*{place}")
+      for place in ("file/model", "a" * 300, "loop/model")
+      for write in (lambda place: write_model(place, "new"), lambda place: WorkFolder(place).__enter__())),
+    *((lambda make=make, lock=lock: (put({"work/x": ""}), make(Path(lock))), write, rf"{lock} must be a file")
+      for make in (os.mkdir, os.mkfifo, lambda path: path.symlink_to("."), lambda path: path.symlink_to(path.name))
+      for lock, write in (("work/.lock", lambda: WorkFolder("work").__enter__()),
+                          (".x.json.lock", lambda: store.write_json("x.json", 1)))),
+    *((lambda: put({"x": "before"}), write, r"x would have .* can be opened again; it is not written") for write in (
+        lambda: store.write_json("x", ["x" * 100], max_bytes=99),
+        lambda: store.write_tensors("x", {"n" * 300: np.zeros(1)}),
+        lambda: write_dimensions("x", Dimensions([Dimension("n" * 300)])))),
+    (lambda: None, lambda: save_settings("b" * (1 << 20)), "config.json would have"),
+    pytest.param(lambda: os.chmod(".", 0o500), lambda: store.write_json("value.json", 1), r"value\.json",
+                 marks=pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")),
+]  # fmt: skip
+
+
+def save_settings(value):
+    with saving("m", "x", {"a": value}):
+        pass
+
+
+@pytest.mark.parametrize(("make", "write", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_cannot_be_written_is_refused_and_what_is_there_stays(tmp_path, monkeypatch, make, write, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(WritingError, match=r"is a folder; give the name of a file"), store.writing(name) as file:
-        file.write_text("x")
-    assert os.listdir(tmp_path) == ["folder"]
+    for module, limit in ((store, "_MAX_HEADER"), (dimensions, "_MAX_BYTES")):
+        monkeypatch.setattr(module, limit, 256)
+    make()
+    before = everything()
+    with pytest.raises((InputError, WritingError), match=message):
+        write()
+    assert everything() == before
 
 
 @pytest.mark.parametrize("in_one_step", [True, False])
@@ -162,7 +214,8 @@ def test_a_model_is_replaced_and_its_owners_files_stay_the_same_files(tmp_path, 
     """Whatever their size, also where a save fails; links stay links; other file systems get copies."""
     if not in_one_step:
         monkeypatch.setattr(store, "_exchange", lambda first, second: False)
-    write_model(tmp_path / "m", "old")
+    (tmp_path / "m").mkdir()
+    write_model(tmp_path / "m", "old")  # in the place of an empty folder
     (tmp_path / "m" / ".git").mkdir()
     (tmp_path / "m" / "zeros").symlink_to("/dev/zero")
     files = [tmp_path / "m" / name for name in ("notes.md", ".git/HEAD", "private")]
@@ -207,9 +260,9 @@ def test_files_have_the_mode_that_the_process_gives_new_ones_which_never_changes
         assert (tmp_path / path).stat().st_mode == (tmp_path / "folder").stat().st_mode
 
 
+@pytest.mark.usefixtures("old_model")
 @pytest.mark.parametrize("goes_back", [True, False])
 def test_when_the_second_rename_fails_the_old_model_comes_back_or_its_place_is_named(tmp_path, monkeypatch, goes_back):
-    write_model(tmp_path / "m", "old")
     replace = os.replace
 
     def broken(source, target):
@@ -226,31 +279,6 @@ def test_when_the_second_rename_fails_the_old_model_comes_back_or_its_place_is_n
     monkeypatch.setattr(os, "replace", replace)
     write_model(tmp_path / "m", "newest")
     assert names(tmp_path) == ["m"]
-
-
-def test_what_is_no_model_is_never_replaced(tmp_path):
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "file").write_text("text")
-    for name in ("thesis", "other", "file"):
-        with pytest.raises(InputError, match="Give a new name"):
-            write_model(tmp_path / name, "new")
-    assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "years of work"
-    (tmp_path / "empty").mkdir()
-    write_model(tmp_path / "empty", "new")
-    assert (tmp_path / "empty" / "words.txt").read_text() == "new"
-
-
-@pytest.mark.parametrize("place", ["queue", "notes/queue"])
-def test_a_pipe_beside_a_models_files_is_refused_when_the_model_is_replaced(tmp_path, place):
-    write_model(tmp_path / "m", "old")
-    (tmp_path / "m" / "notes").mkdir()
-    os.mkfifo(tmp_path / "m" / place)
-    with pytest.raises(InputError, match=rf"{place} is neither a file nor a link.*new name"):
-        write_model(tmp_path / "m", "new")
-    assert (tmp_path / "m" / "words.txt").read_text() == "old" and names(tmp_path) == ["m"]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -283,8 +311,8 @@ def test_numbers_beyond_a_bound_are_found():
     assert store.is_sound(np.zeros((0, 3), np.float32)) and store.is_sound(np.array([200], np.uint8), 1)
 
 
+@pytest.mark.usefixtures("old_model")
 def test_a_full_disk_is_named_and_changes_nothing(tmp_path, monkeypatch):
-    write_model(tmp_path / "m", "old")
     monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
     with pytest.raises(WritingError, match=r"No space left on device.*free some space") as caught:
         write_model(tmp_path / "m", "new")
@@ -315,35 +343,6 @@ def test_a_full_disk_that_another_library_met_is_named_too_and_other_errors_stay
     assert not names(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["file/model", "a" * 300, "loop/model"])
-def test_a_place_where_no_folder_can_be_is_named(tmp_path, place):
-    (tmp_path / "file").touch()
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(WritingError, match=rf"cannot write .*{place}"):
-        write_model(tmp_path / place, "new")
-    with pytest.raises(WritingError, match=rf"cannot write .*{place}"), WorkFolder(tmp_path / place):
-        pass
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders")
-@pytest.mark.parametrize("made", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("."), lambda p: p.symlink_to(p)])
-def test_what_is_no_lock_file_is_refused_by_name(tmp_path, made):
-    (tmp_path / "work").mkdir()
-    made(tmp_path / "work" / ".lock")
-    with pytest.raises(InputError, match=r"\.lock must be a file"), WorkFolder(tmp_path / "work"):
-        pass
-    made(tmp_path / ".x.json.lock")
-    with pytest.raises(InputError, match=r"\.x\.json\.lock must be a file"):
-        store.write_json(tmp_path / "x.json", 1)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_named(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(WritingError, match=r"value\.json"):
-        store.write_json(tmp_path / "value.json", 1)
-
-
 def killed(script, path):
     """Run code that kills itself, in a process of its own."""
     code = "import os, signal, sys, numpy as np\nfrom pellucid.persistence import store\n" + textwrap.dedent(script)
@@ -351,8 +350,8 @@ def killed(script, path):
     assert ended.returncode == -signal.SIGKILL
 
 
+@pytest.mark.usefixtures("old_model")
 def test_a_kill_in_the_middle_of_a_save_leaves_the_old_model(tmp_path):
-    write_model(tmp_path / "m", "old")
     script = """
     with store.writing_folder(sys.argv[1]) as folder:
         (folder / "words.txt").write_text("half of the n")
@@ -389,35 +388,9 @@ def test_what_a_library_left_beside_its_file_when_it_was_killed_is_removed_by_th
     assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.safetensors", "b.safetensors"]
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda path: store.write_json(path, ["x" * 100], max_bytes=99),
-        lambda path: store.write_tensors(path, {"n" * 300: np.zeros(1)}),
-        lambda path: write_dimensions(path, Dimensions([Dimension("n" * 300)])),
-    ],
-)
-def test_what_no_reader_would_open_is_not_written(tmp_path, monkeypatch, write):
-    monkeypatch.setattr(store, "_MAX_HEADER", 256)
-    monkeypatch.setattr(dimensions, "_MAX_BYTES", 256)
-    (tmp_path / "x").write_text("before")
-    with pytest.raises(InputError, match=r"x would have .* can be opened again; it is not written"):
-        write(tmp_path / "x")
-    assert (tmp_path / "x").read_text() == "before" and names(tmp_path) == ["x"]
-
-
-def test_a_model_whose_settings_no_reader_would_open_is_not_saved(tmp_path):
-    with (
-        pytest.raises(InputError, match=r"config.json would have"),
-        saving(tmp_path / "m", "x", {"a": "b" * (1 << 20)}),
-    ):
-        pass
-    assert not names(tmp_path)
-
-
+@pytest.mark.usefixtures("old_model")
 def test_a_busy_folder_is_tried_again(tmp_path, monkeypatch):
     """On Windows a folder cannot be renamed while somebody reads a file in it."""
-    write_model(tmp_path / "m", "old")
     replace, left = os.replace, [2]
 
     def busy(source, target):
@@ -442,9 +415,9 @@ def test_a_model_that_was_aside_when_its_saver_was_killed_comes_back(tmp_path):
     assert names(tmp_path) == ["m"]
 
 
+@pytest.mark.usefixtures("old_model")
 def test_the_second_saver_waits_for_the_first(tmp_path):
     """Else it takes over files of a model that it did not know of when it began."""
-    write_model(tmp_path / "m", "old")
 
     def save_more():
         with store.writing_folder(tmp_path / "m") as folder:

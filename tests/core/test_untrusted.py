@@ -6,15 +6,21 @@ import pydoc
 import shutil
 import socket
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tokenizers import Regex, decoders, pre_tokenizers
+from typer.testing import CliRunner
 
 import pellucid
 import tiny_models
 from pellucid import errors, loading
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.cli.app import app
+from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
+from pellucid.persistence import folder as model_folder
 from pellucid.persistence.folder import is_hub_id, local_folder
 from pellucid.persistence.store import write_json, write_tensors
 from pellucid.persistence.untrusted import (
@@ -22,6 +28,7 @@ from pellucid.persistence.untrusted import (
     is_safe_regex,
     translate_load_errors,
 )
+from pellucid.static import precision
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
@@ -365,17 +372,14 @@ def test_a_stock_folder_from_a_stranger_is_refused(stock, number):
 
 
 @pytest.fixture
-def no_network(monkeypatch):
-    """Any attempt to reach another machine fails the test; the hub is not said to be off."""
+def no_network(monkeypatch, tmp_path):
+    """Whoever tries to reach another machine fails the test; the hub is not said to be off, its cache is empty."""
+    from huggingface_hub import constants
 
-    def refuse(*arguments):
-        pytest.fail("a connection was tried")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    for place, name in ((socket.socket, "connect"), (socket, "getaddrinfo")):
+        monkeypatch.setattr(place, name, lambda *arguments, **options: pytest.fail("a connection was tried"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
 
 
 OPENERS = [
@@ -450,3 +454,276 @@ def test_libraries_that_are_absent_or_too_old_are_refused_with_the_line_to_run(
         return
     with pytest.raises(MissingExtraError, match=message):
         errors.require(package, extra)
+
+
+# A static folder from a stranger, or a damaged one: our error with the file's name, never a crash.
+
+
+@pytest.fixture(params=["float32", "int8", "int4"])
+def saved(request, fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "m", dtype=request.param, extra_words=["pears"])
+    return tmp_path / "m"
+
+
+def test_a_link_that_leads_back_or_nowhere_does_no_harm(saved):
+    back = ("again", "more", "and more", "and so on")  # followed, they would be 4 ** 40 folders
+    for name, target in {"nowhere": "absent", "itself": "itself", **dict.fromkeys(back, ".")}.items():
+        (saved / name).symlink_to(target)
+    assert pellucid.load(saved).encode("apple").any()
+
+
+def test_a_card_that_is_a_pipe_a_device_or_a_folder_does_not_stop_a_save(saved, fruit):
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+        (saved / "README.md").rmdir() if (saved / "README.md").is_dir() else (saved / "README.md").unlink()
+        make(saved / "README.md")
+        fruit.save_pretrained(saved)
+        assert (saved / "README.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("the\napple\npear\ncar\n", "4 words.*[56] rows"),
+        ("the\napple\npear\ncar\nbicycle\nboat\n", "6 words.*[56] rows"),
+        ("the\napple\npear\ncar\nthe\n", "'the' twice"),
+        ("the\napple\npear\ncar\nbicycle", "truncated"),
+        (b"the\napple\npear\ncar\n\xff\n", "UTF-8"),
+        ("", "0 words"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_words_that_do_not_fit_the_table_are_refused(saved, words, message):
+    (saved / "words.txt").write_bytes(words if isinstance(words, bytes) else words.encode())
+    with pytest.raises(ModelFolderError, match=message):
+        pellucid.load(saved)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_dos_line_ends_do_no_harm(saved, fruit):
+    (saved / "words.txt").write_bytes((saved / "words.txt").read_bytes().replace(b"\n", b"\r\n"))
+    assert pellucid.load(saved).vocabulary.words == fruit.vocabulary.words
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("searched", [1 << 26, 0])
+def test_a_table_too_large_to_be_searched_never_gives_a_number_that_is_none(value, dtype, searched, monkeypatch):
+    """The text that meets it is named; the others are encoded."""
+    monkeypatch.setattr(precision, "MAX_NAN_CHECK_BYTES", searched)
+    vectors, scales = np.ones((3, 70), np.float32), None
+    if dtype == "int8":
+        scales = np.array([1, value, 1], np.float32)
+    else:
+        with np.errstate(over="ignore"):
+            vectors[1, 68] = np.float32(value).astype(dtype)
+    model = StaticEmbedder(Vocabulary(["fine", "broken", "good"]), vectors.astype(dtype), scales)
+    assert np.isfinite(model.encode(["fine good", "good"])).all()
+    finite = np.isfinite(model.word_vectors([1])).all()  # 3e38 is, and one path adds up further than the other
+    for look in (model.encode, lambda texts: model.explain(texts[-2], "good").score):
+        try:
+            with np.errstate(all="ignore"):
+                found = look(["fine", *["good"] * 1500, "good broken broken", "fine"])
+        except InputError as error:
+            assert "'good broken broken' are NaN or infinite" in str(error)
+        else:
+            assert finite and np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e16])
+def test_anchors_whose_vectors_are_no_numbers_or_overflow_are_refused(value, fruit):
+    with pytest.raises(InputError, match="beyond 1e"):
+        AnchorEmbedder.from_parts(
+            fruit, np.full((2, 3), value, np.float32), AnchorEmbedder(fruit, ["a car", "pear"]).dimensions
+        )
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_longer_vector_lets_no_other_encoder_pass(fruit, tmp_path):
+    AnchorEmbedder(fruit, ["the apple and car", "car"]).save_pretrained(tmp_path / "m")
+    vector = json.loads((tmp_path / "m" / "anchors.json").read_text())["first_vector"]
+    change(tmp_path / "m" / "anchors.json", first_vector=[1000 * value for value in vector])
+    other = StaticEmbedder(fruit.vocabulary, fruit.vectors[::-1].copy())
+    with pytest.raises(ModelFolderError, match="another model"):
+        AnchorEmbedder.from_pretrained(tmp_path / "m", encoder=other)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
+    """The names in modules.json and config.json are for other libraries; ours are fixed."""
+    secret = saved.parent / "secret"
+    secret.write_text("secret")
+    (saved / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "../secret", "type": "os.system"}]')
+    (saved / "config.json").write_text((saved / "config.json").read_text().replace('"words.txt"', '"../secret"', 1))
+    opened = pellucid.load(saved)
+    assert opened.vocabulary.words == fruit.vocabulary.words
+    opened.save_pretrained(saved)  # replacing a model removes its listed files: only ever inside the folder
+    assert secret.read_text() == "secret"
+
+
+def test_deleting_the_model_while_it_is_open_does_no_harm(saved, fruit):
+    opened = pellucid.load(saved)
+    for file in saved.iterdir():
+        file.unlink()
+    assert opened.encode("the apple").any()
+
+
+# A model's folder from somebody else opens nothing outside of itself, and asks nobody, unless the caller allows it.
+
+HUB = "somebody/a-model"
+offline = pytest.mark.usefixtures("no_network")
+
+
+def anchors_of(fruit, folder: Path, encoder: str) -> Path:
+    """Save an anchor model that names an encoder."""
+    AnchorEmbedder(fruit, ["the apple", "car"]).save_pretrained(folder, encoder_name=encoder)
+    return folder
+
+
+@offline
+def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(fruit, tmp_path, monkeypatch):
+    """A hub id, an absolute path, one with dots, one through a link."""
+    monkeypatch.chdir(tmp_path)
+    fruit.save_pretrained(tmp_path / "secret")
+    names = [HUB, str(tmp_path / "secret"), "../secret", "./../secret", "anchors/../../secret", "~/secret", "name"]
+    for number, name in enumerate(names):
+        folder = anchors_of(fruit, tmp_path / f"m{number}", name)
+        with pytest.raises(ModelFolderError, match=r"allow_outside=True") as refused:
+            pellucid.load(folder)
+        assert repr(name)[1:-1] in str(refused.value)
+
+
+@offline
+def test_what_is_allowed_opens(fruit, tmp_path, monkeypatch):
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    folder = anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
+    with pytest.raises(ModelFolderError):
+        pellucid.load(folder)
+    found = pellucid.load(folder, allow_outside=True)
+    with pytest.raises(ModelFolderError):
+        pellucid.load(folder)  # that was allowed once
+    np.testing.assert_allclose(
+        found.encode("the apple"), AnchorEmbedder(fruit, ["the apple", "car"]).encode("the apple"), atol=1e-6
+    )
+    found.save_pretrained(tmp_path / "again")  # keeps the name
+    np.testing.assert_allclose(
+        pellucid.load(tmp_path / "again", allow_outside=True).encode("car"), found.encode("car"), atol=1e-6
+    )
+    (folder / "inside").mkdir()
+    fruit.save_pretrained(folder / "inside" / "fruit")
+    file = folder / "config.json"
+    file.write_text(file.read_text().replace(str(tmp_path / "elsewhere"), "inside/fruit"))
+    pellucid.load(folder)
+
+
+@offline
+def test_a_bundled_name_opens_and_a_bundled_model_may_name_the_hub(fruit, tmp_path):
+    pellucid.load("anchors-en-200").save_pretrained(tmp_path / "m")
+    pellucid.load(tmp_path / "m")
+    assert model_folder.resolve_reference(model_folder.locate("lexicon-minilm"), HUB) == HUB
+
+
+@offline
+def test_what_is_in_the_hubs_cache_opens_without_asking(fruit, tmp_path):
+    snapshot = tmp_path / "cache/models--somebody--a-model/snapshots" / ("0" * 40)
+    fruit.save_pretrained(tmp_path / "plain")
+    blobs = snapshot.parents[1] / "blobs"
+    blobs.mkdir(parents=True)
+    for number, file in enumerate(sorted(p for p in (tmp_path / "plain").rglob("*") if p.is_file())):
+        place = snapshot / file.relative_to(tmp_path / "plain")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, blobs / str(number))
+        place.symlink_to(os.path.relpath(blobs / str(number), place.parent))  # as the hub's cache has them
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs/main").write_text("0" * 40)
+    opened = pellucid.load(anchors_of(fruit, tmp_path / "m", HUB))
+    assert opened.encoder_name == HUB
+    np.testing.assert_allclose(
+        opened.encode("car"), AnchorEmbedder(fruit, ["the apple", "car"]).encode("car"), atol=1e-6
+    )
+
+
+@offline
+@pytest.mark.parametrize("family", ["static", "anchors", "ensemble", "static-lexicon"])
+def test_links_that_lead_out_are_refused(fruit, tmp_path, family):
+    """Every file and folder of a model, replaced by a link to one like it elsewhere."""
+    models = {
+        "static": fruit,
+        "anchors": AnchorEmbedder(fruit, ["the apple", "car"]),
+        "ensemble": EnsembleEmbedder([fruit, fruit]),
+        "static-lexicon": None,
+    }
+    model = models[family] or pellucid.load("lexicon-en").keep(*range(20))
+    model.save_pretrained(tmp_path / "m")
+    shutil.copytree(tmp_path / "m", tmp_path / "elsewhere")
+    for place in sorted((tmp_path / "m").rglob("*")):
+        own = place.relative_to(tmp_path / "m")
+        aside = tmp_path / "aside"
+        place.rename(aside)
+        place.symlink_to(tmp_path / "elsewhere" / own)
+        with pytest.raises(ModelFolderError, match="a link that leads out of the folder"):
+            pellucid.load(tmp_path / "m")
+        pellucid.load(tmp_path / "m", allow_outside=True)
+        place.unlink()
+        aside.rename(place)
+    (tmp_path / "m/another.txt").symlink_to("config.json")  # a link that stays inside
+    pellucid.load(tmp_path / "m")
+    (tmp_path / "linked").symlink_to(tmp_path / "m")  # the folder itself may be found by a link
+    pellucid.load(tmp_path / "linked")
+
+
+@offline
+@pytest.mark.needs("torch")
+def test_a_backbone_and_an_adapter_elsewhere_are_refused(tmp_path):
+    from families import lexicon_model
+
+    model = lexicon_model()
+    model.save_pretrained(tmp_path / "m")
+    shutil.copytree(tmp_path / "m/backbone", tmp_path / "elsewhere")
+    for name in (HUB, str(tmp_path / "elsewhere"), "../elsewhere"):
+        model.save_pretrained(tmp_path / "named", backbone_name=name)
+        with pytest.raises(ModelFolderError, match="allow_outside=True"):
+            pellucid.load(tmp_path / "named")
+        adapter = {"peft_type": "LORA", "r": 1, "base_model_name_or_path": name}
+        (tmp_path / "m/backbone/adapter_config.json").write_text(json.dumps(adapter))
+        with pytest.raises(ModelFolderError, match="allow_outside=True"):
+            pellucid.load(tmp_path / "m")
+    model.save_pretrained(tmp_path / "named", backbone_name=str(tmp_path / "elsewhere"))
+    assert pellucid.load(tmp_path / "named", allow_outside=True).backbone.name == str(tmp_path / "elsewhere")
+
+
+@offline
+def test_folders_within_folders_are_asked_too(fruit, tmp_path):
+    """An ensemble of anchors whose encoder is named: what is allowed for one reaches no other."""
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    inner = AnchorEmbedder(fruit, ["the apple"])
+    inner.encoder_name = str(tmp_path / "elsewhere")
+    EnsembleEmbedder([inner, fruit]).save_pretrained(tmp_path / "m")
+    with pytest.raises(ModelFolderError, match="allow_outside"):
+        pellucid.load(tmp_path / "m")
+    pellucid.load(tmp_path / "m", allow_outside=True)
+
+
+@offline
+@pytest.mark.needs("pyarrow")
+def test_a_corpus_is_encoded_by_what_was_allowed(fruit, tmp_path):
+    from pellucid.bulk import encode_corpus
+
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    folder = anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
+    (tmp_path / "c.txt").write_text("the apple\ncar\n")
+    with pytest.raises(PellucidError, match="allow_outside"):
+        encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
+    with model_folder.allow_external(True):
+        encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
+
+
+@offline
+def test_the_command_line_has_one_switch(fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    folder = anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
+    run = CliRunner().invoke
+    refused = run(app, ["describe", "the apple", "--model", str(folder)])
+    assert refused.exit_code and "allow-outside" in refused.output.replace("\n", "")
+    assert run(app, ["--allow-outside", "describe", "the apple", "--model", str(folder)]).exit_code == 0
+    allowed = {"PELLUCID_ALLOW_OUTSIDE": "1"}
+    assert run(app, ["describe", "the apple", "--model", str(folder)], env=allowed).exit_code == 0
