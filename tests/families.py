@@ -37,8 +37,8 @@ def static_model() -> StaticEmbedder:
     return StaticEmbedder(Vocabulary(WORDS, lambda: tokenizer), vectors)  # a function that no pickle can hold
 
 
-def static_lexicon_model():
-    weights = np.round(np.random.default_rng(1).random((len(WORDS), 12)) * 4) * (np.arange(12) % 3 != 1)
+def static_lexicon_model(seed=1):
+    weights = np.round(np.random.default_rng(seed).random((len(WORDS), 12)) * 4) * (np.arange(12) % 3 != 1)
     names = Dimensions(Dimension(f"cluster {n}", (f"word {n}",)) for n in range(12))
     return StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(weights), names)
 
@@ -67,19 +67,19 @@ def hashed(texts):
     return np.array(rows)
 
 
-def lexicon_model():
+def lexicon_model(seed=0):
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
 
-    backbone = backbone_of("mistral", "bidirectional")
+    backbone = backbone_of("mistral", "bidirectional", seed=seed)
     return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 30)).scale({0: 0.5})
 
 
-def key_token_model():
+def key_token_model(seed=0):
     from pellucid.keytokens.embedder import KeyTokenEmbedder
     from pellucid.keytokens.states import KeyTokenSettings
 
-    return KeyTokenEmbedder(backbone_of("llama", "causal"), KeyTokenSettings(top_k=20))
+    return KeyTokenEmbedder(backbone_of("llama", "causal", seed=seed), KeyTokenSettings(top_k=20))
 
 
 def every_model(folder):

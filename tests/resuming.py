@@ -19,14 +19,11 @@ class Stopped(BaseException):
 
 def stopped_at_writes(run: Callable[[Path], Any], folder: Path, most: int = 8) -> Iterator[tuple[Path, Any]]:
     """Run in `folder / "0"`, then in others, each stopped at another write and resumed; yield folders and results."""
-    with pytest.MonkeyPatch.context() as patch:
-        writes = _count(patch)
-        yield folder / "0", run(folder / "0")
-    for number in sorted({*np.linspace(1, len(writes), most).astype(int).tolist()}):
-        with pytest.MonkeyPatch.context() as patch:
-            _count(patch, number)
-            with pytest.raises(Stopped):
-                run(folder / f"{number}")
+    whole = list[Any]()
+    n_writes = count_writes(lambda: whole.append(run(folder / "0")))
+    yield folder / "0", whole[0]
+    for number in sorted({*np.linspace(1, n_writes, most).astype(int).tolist()}):
+        stop_at_write(lambda number=number: run(folder / f"{number}"), number)
         yield folder / f"{number}", run(folder / f"{number}")
 
 

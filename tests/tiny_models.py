@@ -158,7 +158,7 @@ def tiny_teacher(folder, pieces, dimension, seed=0, length=12):
     return SentenceTransformer(modules=[words, Pooling(dimension, include_prompt=False)], device="cpu")
 
 
-def random_adapter(folder, base):
+def random_adapter(folder, base, seed=7):
     """Write an adapter of rank 4 on all linear layers, as the authors' training does; return its folder."""
     import pytest
     import torch
@@ -171,7 +171,7 @@ def random_adapter(folder, base):
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM")
     with ignored_warnings(FutureWarning):
         adapted = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), config)
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(parameter, std=0.3)

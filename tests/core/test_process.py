@@ -71,43 +71,24 @@ def test_a_setting_is_undone_by_the_last_of_any_threads_that_come_and_go(turns):
         return lambda: value.__setitem__(0, before)
 
     setting, inside = ProcessSetting(change), set[int]()
-    threads = [ThreadPoolExecutor(1) for _ in range(THREADS)]
-    try:
-        for turn in [*turns, *range(THREADS)]:
-            if turn in inside:
-                inside.remove(turn)
-                threads[turn].submit(setting.__exit__).result()
-            elif len(inside) or turns:
-                inside.add(turn)
-                threads[turn].submit(setting.__enter__).result()
+    with ExitStack() as stack:
+        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(THREADS)]
+        leaving = [turn for turn in range(THREADS) if turns.count(turn) % 2]
+        for turn in [*turns, *leaving]:
+            threads[turn].submit(setting.__exit__ if turn in inside else setting.__enter__).result()
+            inside ^= {turn}
             assert value == ["changed from as before" if inside else "as before"]
-        for turn in inside:
-            threads[turn].submit(setting.__exit__).result()
-    finally:
-        for thread in threads:
-            thread.shutdown()
-    assert value == ["as before"]
+    assert not inside
 
 
-def overlapping(first: Any, second: Any) -> None:
-    """Enter two contexts in two threads; the first is left while the second is still inside."""
-    entered, left = threading.Event(), threading.Event()
-
-    def one() -> None:
-        with first:
-            entered.wait(10)
-        left.set()
-
-    def other() -> None:
-        with second:
-            entered.set()
-            left.wait(10)
-
-    threads = [threading.Thread(target=work) for work in (one, other)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def overlapping(*contexts: Any) -> None:
+    """Enter contexts in threads of their own; the first is left while the others are still inside."""
+    with ExitStack() as stack:
+        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in contexts]
+        for thread, context in zip(threads, contexts):
+            thread.submit(context.__enter__).result()
+        for thread, context in zip(threads, contexts):
+            thread.submit(context.__exit__, None, None, None).result()
 
 
 def test_filters_of_warnings_are_the_programs_own_again():

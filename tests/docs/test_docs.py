@@ -97,8 +97,6 @@ def said_by(line):
 @pytest.mark.full
 @pytest.mark.parametrize("page", EXECUTED)
 def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
-    if "static-en" not in bundled_models():
-        pytest.skip("src/pellucid/bundled/static-en is not in this checkout; its recipe makes it")
     monkeypatch.chdir(tmp_path)
     script = python_blocks(page)
     assert "pellucid." in script
@@ -254,6 +252,11 @@ def test_a_script_imports_no_private_name(folder):
         taken = imported_names(path.read_text(encoding="utf-8"))
         private = [name for home, name in taken for name in (*home.split("."), name) if name.startswith("_")]
         assert not private, f"{path} imports {private}"
+
+
+def test_no_test_imports_papers():
+    tests = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    assert not [path for path, text in tests.items() if re.search(r"^ *(from|import) papers\b", text, re.MULTILINE)]
 
 
 def public(name):
