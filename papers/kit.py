@@ -167,17 +167,6 @@ def by_claim(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
     return tests
 
 
-def claim_summary(claims: Iterable[Claim]) -> str:
-    """Return a list that says of each claim tested more than once where it holds and where not."""
-    lines = []
-    for text, tests in by_claim(claims).items():
-        if len(tests) > 1:
-            places = {verdict: [test.where for test in tests if test.verdict is verdict] for verdict in Verdict}
-            counts = (f"{v.value} in {len(p)} of {len(tests)} ({'; '.join(p)})" for v, p in places.items() if p)
-            lines.append(wrapped(f"- {text}: {', '.join(counts)}.", indent="  "))
-    return "\n".join(lines)
-
-
 def resampled(count: int, draws: int = DRAWS) -> npt.NDArray[np.int64]:
     """Return the items of bootstrap samples of `count` items, [draws, count]; always the same ones."""
     import numpy as np

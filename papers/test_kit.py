@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from papers import kit
 from papers.kit import (
     MIN_SEEDS,
-    Claim,
     Interval,
     Table,
     Verdict,
     bootstrap,
-    claim_summary,
     interval_of,
     interval_of_means,
     mean_interval,
@@ -108,16 +106,6 @@ def test_a_verdict_on_points_is_what_a_reader_of_the_printed_figures_comes_to(on
     printed = Interval(*(float(f"{end:.1f}") for end in whole[:3]))
     if 0 not in printed[1:3] or printed[1:3] == (0, 0):
         assert whole.difference_verdict() is printed.difference_verdict()
-
-
-def test_a_claim_tested_several_times_is_summed_up():
-    holds, undecided = Verdict.HOLDS, Verdict.UNDECIDED
-    claims = [
-        Claim("A above B", holds, "", where="x"),
-        Claim("A above B", undecided, "", where="y"),
-        Claim("C", holds, ""),
-    ]
-    assert claim_summary(claims) == "- A above B: holds in 1 of 2 (x), undecided in 1 of 2 (y)."
 
 
 CELLS = st.none() | st.integers(-99, 99) | st.text('ab|*{}\\\n"é')

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from papers.keytokens.rates import EmbeddedTexts, ModelAlignment, Stems, decoded_texts, measure
-from papers.kit import Table
+from papers.kit import Cell, Table
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.head import top_tokens
@@ -77,6 +77,16 @@ def embedded_texts(
         embeddings = model.embed(list(texts))
     adjusted = model.adjustment.apply(embeddings)
     return decoded_texts(model.backbone, model.head, texts, adjusted)
+
+
+def alignment_table(found: Sequence[ModelAlignment]) -> Table:
+    """Return the rates, in percent."""
+    rows: list[list[Cell]] = []
+    for m in found:
+        rates = (m.hit, m.lar, m.gar, m.weighted_lar, m.literal, m.stem or 0.0, m.unrelated or 0.0)
+        rows.append([m.name, *(100 * rate for rate in rates), f"{m.distinct:,}"])
+    columns = ["model", "Hit@10", "LAR", "GAR", "weighted LAR", "in the text", "same stem", "unrelated"]
+    return Table([*columns, "different tokens"], rows, len(columns) + 1)
 
 
 class SettingTokens(NamedTuple):

@@ -1,10 +1,10 @@
 r"""The key-tokens paper's findings on a language model of your own.
 
-    python -m papers.keytokens.tuning --data shared/data --output WORK --model FOLDER --layers 10 --only mixed
+    python -m papers.keytokens.tuning FOLDER --layers 10 --data shared/data --output WORK/mixed
     python -m papers.keytokens.language_model FOLDER --tuned WORK/mixed --data shared/data --work-dir WORK --write
 
 FOLDER holds any causal language model of transformers. Measured are Figures 2 to 4 and Tables 2 to 5 of "A Text is
-Worth Several Tokens": the model as it is under every pooling and, with --tuned, a version tuned for embedding.
+Worth Several Tokens": the model as it is under every pooling, and a version tuned for embedding.
 Embeddings and figures are kept in WORK, and a run that was stopped goes on. Weights are read in bfloat16.
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,14 @@ from papers.keytokens.alignment import (
     embedded_texts,
     tokens_table,
 )
-from papers.keytokens.heads import random_head
 from papers.keytokens.language_page import figures
 from papers.keytokens.rates import EmbeddedTexts
-from papers.keytokens.retrieval import FIXED, KS, MS, sparse_scores
+from papers.keytokens.retrieval import FIXED, KS, MS, random_head, sparse_scores
 from papers.keytokens.spectrum import sweep, sweep_table, variation, variation_table
-from papers.keytokens.tables import INSTRUCTION, TABLE_2, TABLE_4, TABLE_5, tokens_line
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
-from papers.kit import Figure, Kept, processor, run_script
+from papers.kit import Experiment, Figure, Kept, processor, run_script
 from papers.retrieval_sets import dense_hits, read_collection
-from papers.spectra import level, shares, split
+from papers.spectra import shares, split
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
 from pellucid.core.pca import spectrum_of
@@ -58,9 +56,20 @@ POOLINGS = ("mean", "weighted_mean", "last", "prompt_eol")
 TOGETHER = POOLINGS[:3]  # of one forward pass
 PLAIN, TUNED = "as it is", "tuned"
 COMPARED = 200  # texts embedded in float32 as well
-SPARSE = ((PLAIN, "mean", "own"), (PLAIN, "mean", "random"), (TUNED, "mean", "own"), (TUNED, "mean", "random"))
-"""Model, adjustment and rows of the head of each line of Table 3; the adjustment is of the documents."""
-
+TABLE_2 = (
+    "Revealed in March 2003, it was released across Game Boy Advance, PlayStation 2, GameCube, Xbox and Microsoft "
+    "Windows in November 2003"
+)
+TABLE_4 = [
+    "I really enjoyed the movie last night.",
+    "I didn't enjoy the movie last night at all.",
+    "I had a great time watching the film this afternoon.",
+]
+INSTRUCTION = (
+    "Classify the emotion expressed in the given Twitter message into one of the six emotions: anger, fear, joy, love, "
+    "sadness, and surprise."
+)
+TABLE_5 = ["I like apples.", "I dislike apples."]
 
 BEHIND_START = KeyTokenSettings(start_token=True)
 
@@ -136,11 +145,13 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Open nothing yet."""
-        self.options, self.encoders = options, {PLAIN: Encoders(options.model, options.work_dir)}
-        if options.tuned:
-            self.encoders[TUNED] = Encoders(options.tuned, options.work_dir)
+        folders = {PLAIN: options.model, TUNED: options.tuned}
+        self.options = options
+        self.encoders = {name: Encoders(folder, options.work_dir) for name, folder in folders.items()}
         names = [one.weights for one in self.encoders.values()]
-        counts = (options.skip, options.texts, options.prompted, options.words)
+        counts = (options.skip, options.texts, options.prompted, options.swept, options.words)
+        found = find_tasks(options.data)
+        self.tasks = {task.name: task for task in found if task.kind == "Retrieval" and task.name in options.sets}
         self.kept = Kept(options.work_dir / f"key-tokens-{'-'.join([*names, *map(str, counts)])}-.jsonl")
 
     @cached_property
@@ -183,7 +194,7 @@ def precision(bench: Bench) -> dict[str, float]:
     }
 
 
-def rates(bench: Bench, name: str, pooling: str) -> dict[str, dict[str, Any]]:
+def rates(bench: Bench, name: str, pooling: str) -> dict[str, Any]:
     """Return the rates of a model's embeddings, plain and centred, each beside those of another text's embedding."""
     texts, encoders = bench.texts(pooling), bench.encoders[name]
     rows, model = encoders.rows(pooling, texts), encoders.models[pooling]
@@ -192,7 +203,7 @@ def rates(bench: Bench, name: str, pooling: str) -> dict[str, dict[str, Any]]:
         given[kind] = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=rows)
         if name == PLAIN and pooling in ("mean", "prompt_eol"):
             given[f"{kind}, of another text"] = moved_on(given[kind])
-    return rates_of(given)
+    return {"rates": rates_of(given)}
 
 
 def moved_on(given: EmbeddedTexts) -> EmbeddedTexts:
@@ -211,11 +222,10 @@ def spectrum(bench: Bench) -> dict[str, Any]:
     found = spectrum_of(pair[PLAIN])
     encoders = bench.encoders[PLAIN]
     last, asked = encoders.rows("last", prompted), encoders.rows("prompt_eol", prompted)
-    moved = [variation(last, asked, names=("last", "PromptEOL"))]
-    if TUNED in pair:
-        moved.insert(0, variation(pair[PLAIN], pair[TUNED], names=(PLAIN, TUNED)))
-    facts = {"shares": shares(found)[:5].tolist(), "level": level(found), "table": vars(variation_table(moved))}
-    return {**facts, "first": moved[0].components[0].variation, "dominance": moved[0].dominance}
+    tuned = variation(pair[PLAIN], pair[TUNED], names=(PLAIN, TUNED))
+    moved = variation_table([tuned, variation(last, asked, names=("last", "PromptEOL"))])
+    facts = {"shares": shares(found)[:5].tolist(), "table": vars(moved)}
+    return {**facts, "first": tuned.components[0].variation, "dominance": tuned.dominance}
 
 
 def adjusted(bench: Bench) -> dict[str, Any]:
@@ -230,24 +240,16 @@ def adjusted(bench: Bench) -> dict[str, Any]:
         "first component": replace(given, embeddings=first),
         "rest": replace(given, embeddings=rest),
     }
-    unit = variation(pair[PLAIN], pair[TUNED]).components[0].variation if TUNED in pair else None
-    swept = sweep(found, given, unit=unit)
+    swept = sweep(found, given, unit=variation(pair[PLAIN], pair[TUNED]).components[0].variation)
     steps = {f"{step.factor:g}": step.alignment._asdict() for step in swept}
     return {"texts": len(texts), "parts": rates_of(parts), "table": vars(sweep_table(swept)), "steps": steps}
 
 
-def tokens_of_components(bench: Bench) -> dict[str, str]:
-    """Return the first tokens of the first component, up and down, and of a text with and without it."""
-    encoders, text = bench.encoders[PLAIN], TABLE_2
-    model, found = encoders.models["mean"], spectrum_of(bench.pair()[PLAIN])
-    (first,), (rest,) = (part for part in split(found, encoders.rows("mean", [text])))
-    named = {"first component alone": first, "the rest": rest, "both": first + rest}
-
-    def said(row: Vectors) -> str:
-        ids = top_tokens(row[None], model.head.weight, 10).ids[0].tolist()
-        return " ".join(model.head.spelled[n].replace("Ġ", "_").replace("Ċ", "\\n") for n in ids)
-
-    return {name: said(np.asarray(row, np.float32)) for name, row in named.items()}
+def tokens_line(model: KeyTokenEmbedder, row: Any, k: int = 10) -> str:
+    """Return the first tokens of an embedding, [d], as the paper writes them."""
+    ids = top_tokens(np.asarray(row, np.float32)[None], model.head.weight, k).ids[0].tolist()
+    spelled = (model.head.spelled[n].replace("Ġ", "_").replace("Ċ", "\\n") for n in ids)
+    return " ".join(spelled).replace("|", "\\|")
 
 
 def table_2(bench: Bench) -> dict[str, str]:
@@ -255,26 +257,24 @@ def table_2(bench: Bench) -> dict[str, str]:
     found = {}
     for name, encoders in bench.encoders.items():
         for pooling in POOLINGS if name == PLAIN else POOLINGS[:1]:
-            found[f"{name}, {pooling}"] = tokens_line(encoders.models[pooling], TABLE_2)
-            found[f"{name}, {pooling}, centred"] = tokens_line(bench.centred(name, pooling), TABLE_2)
+            rows = encoders.rows(pooling, [TABLE_2])
+            for kind, model in (("", encoders.models[pooling]), (", centred", bench.centred(name, pooling))):
+                found[f"{name}, {pooling}{kind}"] = tokens_line(model, model.adjustment.apply(rows)[0])
     return found
 
 
-def table_3(bench: Bench, task: Any, line: tuple[str, str, str]) -> dict[str, Any]:
-    """Return nDCG@10 of each query, dense and for each K and M, of one model, adjustment and head."""
-    name, kind, rows = line
-    encoders, whole = bench.encoders[name], read_collection(task)
+def table_3(bench: Bench, task: str, model: str, head: str) -> dict[str, Any]:
+    """Return nDCG@10 of each query, dense and for each K and M, the mean of the documents subtracted."""
+    encoders, whole = bench.encoders[model], read_collection(bench.tasks[task])
     collection = replace(whole, documents=[" ".join(text.split()[: bench.options.words]) for text in whole.documents])
     queries, documents = (encoders.rows("mean", part) for part in (collection.queries, collection.documents))
-    adjustment = mean_adjustment(documents) if kind == "mean" else Adjustment()
-    model = encoders.models["mean"]
-    head = random_head(model) if rows == "random" else None
-    model = KeyTokenEmbedder(model.backbone, model.settings, head=head, adjustment=adjustment)
-    dense = adjustment.apply(queries), adjustment.apply(documents)
+    moved, embedder = mean_adjustment(documents), encoders.models["mean"]
+    rows = random_head(embedder) if head == "random" else None
+    embedder = KeyTokenEmbedder(embedder.backbone, embedder.settings, head=rows, adjustment=moved)
     return {
-        "dense": collection.each_ndcg(dense_hits(dense, collection)),
+        "dense": collection.each_ndcg(dense_hits((moved.apply(queries), moved.apply(documents)), collection)),
         "plain": collection.each_ndcg(dense_hits((queries, documents), collection)),
-        "grid": list(sparse_scores(model, (queries, documents), collection, KS, MS)),
+        "grid": list(sparse_scores(embedder, (queries, documents), collection, KS, MS)),
     }
 
 
@@ -284,33 +284,30 @@ def comparison(models: dict[str, KeyTokenEmbedder], texts: list[str], told: dict
     return {
         "tokens": vars(tokens_table(texts, found)),
         "lines": cosine_lines(found),
-        "cosines": {one.name: one.cosines for one in found},
-        "first": {one.name: [tokens[0] for tokens in one.tokens] for one in found},
+        "cosines": [one.cosines for one in found],
+        "first": [tokens[0] for tokens in found[-1].tokens],
     }
 
 
-def measure_missing(bench: Bench) -> None:
-    """Measure what is not yet known."""
-    options, kept = bench.options, bench.kept
-    kept.get("precision", lambda: precision(bench))
-    for name in bench.encoders:
-        for pooling in POOLINGS:
-            kept.get(f"rates | {name} | {pooling} | {len(bench.texts(pooling))}", partial(rates, bench, name, pooling))
-    kept.get(f"spectrum | {options.texts}", lambda: spectrum(bench))
-    kept.get("components", lambda: tokens_of_components(bench))
-    kept.get("table 2", lambda: table_2(bench))
+def values_of(bench: Bench) -> dict[str, Any]:
+    """Return all figures; what is not yet known is measured."""
+    kept, told = bench.kept, {"no instruction": "", "instruction": INSTRUCTION}
     centred = {f"{name}, mean, centred": bench.centred(name) for name in bench.encoders}
     centred[f"{PLAIN}, PromptEOL, centred"] = bench.centred(PLAIN, "prompt_eol")
-    told = {"no instruction": "", "instruction": INSTRUCTION}
-    for name, model in centred.items():
-        kept.get(f"table 4 | {name}", partial(comparison, {name: model}, TABLE_4, told))
-    kept.get(f"table 5 | {' | '.join(centred)}", lambda: comparison(centred, TABLE_5, None))
-    kept.get(f"adjusted | {options.swept}", lambda: adjusted(bench))
-    for task in find_tasks(options.data):
-        if task.kind == "Retrieval" and task.name in options.sets:
-            for line in SPARSE:
-                if line[0] in bench.encoders:
-                    kept.get(f"table 3 | {task.name} | {' | '.join(line)}", partial(table_3, bench, task, line))
+    alone: dict[str, Callable[[], Any]] = {
+        "precision": partial(precision, bench),
+        "spectrum": partial(spectrum, bench),
+        "table 2": partial(table_2, bench),
+        "table 5": partial(comparison, centred, TABLE_5, None),
+        "adjusted": partial(adjusted, bench),
+    }
+    alone |= {f"table 4 | {name}": partial(comparison, {name: model}, TABLE_4, told) for name, model in centred.items()}
+    grid = [{"name": name, "pooling": pooling} for name in bench.encoders for pooling in POOLINGS]
+    searched = product(bench.tasks, bench.encoders, ("own", "random"))
+    lines = [{"task": task, "model": name, "head": head} for task, name, head in searched]
+    found = {name: kept.get(name, measure) for name, measure in alone.items()}
+    found["rates"] = Experiment(rates, grid).rows(kept, bench)
+    return {**found, "table 3": Experiment(table_3, lines).rows(kept, bench)}
 
 
 def model_facts(bench: Bench) -> Iterator[tuple[str, Figure]]:
@@ -321,18 +318,16 @@ def model_facts(bench: Bench) -> Iterator[tuple[str, Figure]]:
     yield "written", f"{datetime.date.today()}; {processor()}"
     yield "options", " ".join(counts)
     yield "model", f"{options.model.name}**, {weights / 1e6:,.1f} million parameters, {len(embedder.head):,} tokens"
-    note = options.tuned / NOTE if options.tuned else None
-    if note and note.exists():
-        yield "tuning", f"`papers/keytokens/tuning.py` ({note.read_text(encoding='utf-8')})"
+    yield "tuning", f"`papers/keytokens/tuning.py` ({(options.tuned / NOTE).read_text(encoding='utf-8')})"
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Measure what is not yet known and yield what the page shows."""
     options.work_dir.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
-    measure_missing(bench)
+    values = values_of(bench)
     yield from model_facts(bench)
-    yield from figures(bench.kept.values, FIXED)
+    yield from figures(values, FIXED)
 
 
 if __name__ == "__main__":
@@ -347,7 +342,7 @@ if __name__ == "__main__":
         measure,
         {
             "model": {"type": Path, "help": "folder of a causal language model"},
-            "--tuned": {"type": Path, "help": "folder of the same, tuned for embedding by the mean of its states"},
+            "--tuned": {"type": Path, "required": True, "help": "folder of the same, tuned for embedding"},
             **{f"--{name}": {"type": int, "default": n, "help": text} for name, (n, text) in numbers.items()},
             "--sets": {"nargs": "*", "default": ["cranfield"], "help": "retrieval sets"},
         },

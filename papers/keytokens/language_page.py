@@ -15,7 +15,6 @@ from papers.kit import (
     Verdict,
     bootstrap,
     by_claim,
-    claim_summary,
     interval_of,
     interval_of_means,
     wrapped,
@@ -44,11 +43,10 @@ def hit_error(row: Mapping[str, Any]) -> float:
 def rate_rows(values: Values) -> dict[str, dict[str, Any]]:
     """Return all rates: model, pooling and adjustment -> rates."""
     found = {}
-    for key, rows in values.items():
-        if key.startswith("rates | "):
-            _, model, pooling, _ = key.split(" | ")
-            for kind, row in rows.items():
-                found[f"{model}, {_NAMES.get(pooling, pooling)}, {kind}".replace(", plain", "")] = row
+    for row in values["rates"]:
+        for kind, one in row["rates"].items():
+            name = f"{row['name']}, {_NAMES.get(row['pooling'], row['pooling'])}, {kind}"
+            found[name.replace(", plain", "")] = one
     return found
 
 
@@ -99,10 +97,8 @@ def cell(found: Mapping[str, Any], k: int, m: int) -> Any:
 def alignment_claims(values: Values) -> Iterator[Claim]:
     """Yield what holds of section 3."""
     rows = rate_rows(values)
-    mean, other = rows.get(f"{PLAIN}, mean"), rows.get(f"{PLAIN}, mean, of another text")
-    centred, control = rows.get(f"{PLAIN}, mean, centred"), rows.get(f"{PLAIN}, mean, centred, of another text")
-    if not (mean and other and centred and control):
-        return
+    mean, centred = rows[f"{PLAIN}, mean"], rows[f"{PLAIN}, mean, centred"]
+    other, control = rows[f"{PLAIN}, mean, of another text"], rows[f"{PLAIN}, mean, centred, of another text"]
     for name, own, another in (("", mean, other), (", centred", centred, control)):
         errors = hit_error(own), hit_error(another)
         yield Claim(
@@ -132,38 +128,33 @@ _LOWERED = {"PromptEOL": "section 3.3, of prompted models"}
 def tuning_claims(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
     """Yield what tuning does to the rates, for each pooling."""
     for pooling in POOLINGS:
-        before, after = (rows.get(f"{model}, {pooling}") for model in (PLAIN, TUNED))
-        if before and after:
-            yield Claim(
-                "Tuning for embedding raises GAR (section 3.3)",
-                Verdict.NO_INTERVAL,
-                _change("gar", before, after),
-                "for all eight embedders",
-                pooling,
-            )
-            yield Claim(
-                f"Tuning for embedding lowers LAR ({_LOWERED.get(pooling, 'ours')})",
-                lar_gain(before, after)._replace(n_seeds=_TUNING_SEEDS).verdict(),
-                f"LAR {interval(before['lar'], before['lar_error'])} to {interval(after['lar'], after['lar_error'])}",
-                "lower, for OPT and LLaMA" if pooling in _LOWERED else "low for all, no direction",
-                pooling,
-            )
+        before, after = (rows[f"{model}, {pooling}"] for model in (PLAIN, TUNED))
+        yield Claim(
+            "Tuning for embedding raises GAR (section 3.3)",
+            Verdict.NO_INTERVAL,
+            _change("gar", before, after),
+            "for all eight embedders",
+            pooling,
+        )
+        yield Claim(
+            f"Tuning for embedding lowers LAR ({_LOWERED.get(pooling, 'ours')})",
+            lar_gain(before, after)._replace(n_seeds=_TUNING_SEEDS).verdict(),
+            f"LAR {interval(before['lar'], before['lar_error'])} to {interval(after['lar'], after['lar_error'])}",
+            "lower, for OPT and LLaMA" if pooling in _LOWERED else "low for all, no direction",
+            pooling,
+        )
 
 
 def spectrum_claims(values: Values) -> Iterator[Claim]:
     """Yield what holds of section 4."""
-    found = section(values, "spectrum | ")
-    if found and any(key.startswith(f"rates | {TUNED}") for key in values):
-        yield Claim(
-            "What tuning changes is mainly the first principal component (Observation 1): more than half "
-            "of the squared length of v",
-            Verdict.NO_INTERVAL,
-            f"v_1 {found['first']:+.2f}, {found['dominance']:.0%} of v",
-            "v_1 = -50.02, GPT-Neo 1.3B to SGPT-nli",
-        )
-    moved = section(values, "adjusted | ")
-    if not moved:
-        return
+    found, moved = values["spectrum"], values["adjusted"]
+    yield Claim(
+        "What tuning changes is mainly the first principal component (Observation 1): more than half "
+        "of the squared length of v",
+        Verdict.NO_INTERVAL,
+        f"v_1 {found['first']:+.2f}, {found['dominance']:.0%} of v",
+        "v_1 = -50.02, GPT-Neo 1.3B to SGPT-nli",
+    )
     first, rest = moved["parts"]["first component"], moved["parts"]["rest"]
     yield Claim(
         "The first component gives tokens without meaning (Observation 2): less weighted LAR than the rest",
@@ -186,9 +177,7 @@ def retrieval_claims(values: Values, fixed: tuple[int, int]) -> Iterator[Claim]:
     """Yield what holds of section 5.1, for each set and model."""
     for name, lines in retrieval(values).items():
         for model in (PLAIN, TUNED):
-            own, random = lines.get((model, "own")), lines.get((model, "random"))
-            if not own or not random:
-                continue
+            own, random = lines[model, "own"], lines[model, "random"]
             parts = [cell(one, fixed[0], m) for m in (fixed[1], 0) for one in (own, random)]
             kept, drawn, literal, nothing = (said_share(part, whole(own)) for part in parts)
             where = f"{name}, {model}"
@@ -219,14 +208,12 @@ def instruction_claims(values: Values) -> Iterator[Claim]:
     for key, found in values.items():
         if not key.startswith("table 4 | "):
             continue
-        without, told = found["cosines"].values()
-        said = [f"{rows[0][1]:.3f} and {rows[0][2]:.3f}" for rows in (without, told)]
-        first = list(found["first"].values())[1]
+        said = [f"{rows[0][1]:.3f} and {rows[0][2]:.3f}" for rows in found["cosines"]]
         yield Claim(
             "An instruction on emotions makes the happy text 3 nearer to 1 than the unhappy 2 is, and the first tokens "
             "tell them apart (Table 4, three texts)",
             Verdict.NO_INTERVAL,
-            f"cosines of 1 with 2 and 3: {said[0]}; instructed {said[1]}, first tokens {', '.join(first)}",
+            f"cosines of 1 with 2 and 3: {said[0]}; instructed {said[1]}, first tokens {', '.join(found['first'])}",
             "0.821 and 0.718; instructed 0.814 and 0.829, Joy, sad, joy",
             key.removeprefix("table 4 | "),
         )
@@ -235,18 +222,11 @@ def instruction_claims(values: Values) -> Iterator[Claim]:
 # --- The tables -------------------------------------------------------------------------------------------------------
 
 
-def section(values: Values, start: str) -> Any:
-    """Return the last figures whose name begins so, or None."""
-    return next((found for key, found in reversed(values.items()) if key.startswith(start)), None)
-
-
 def retrieval(values: Values) -> dict[str, dict[tuple[str, str], Any]]:
     """Return set -> (model, rows of the head) -> what was found."""
     found: dict[str, dict[tuple[str, str], Any]] = {}
-    for key, one in values.items():
-        if key.startswith("table 3 | "):
-            _, name, model, _, rows = key.split(" | ")
-            found.setdefault(TITLES.get(name, name), {})[model, rows] = one
+    for one in values["table 3"]:
+        found.setdefault(TITLES.get(one["task"], one["task"]), {})[one["model"], one["head"]] = one
     return found
 
 
@@ -287,47 +267,32 @@ def retrieval_table(values: Values, fixed: tuple[int, int]) -> Table:
     return Table(["", "nDCG@10", "share of the better dense", "best of the grid"], lines)
 
 
-def tokens_rows(found: Mapping[str, str]) -> Table:
-    """Return first tokens."""
-    return Table(["embedding", "first 10 tokens"], [[k.replace("_", " "), f"`{v}`"] for k, v in found.items()], 2)
-
-
 def figures(values: Values, fixed: tuple[int, int]) -> Iterator[tuple[str, Figure]]:
     """Yield what the page shows.
 
     Args:
-        values: what was measured, by name; what was not is left out.
+        values: what was measured, by name.
         fixed: K and M of Table 3.
     """
-    if near := values.get("precision"):
-        yield (
-            "precision",
-            wrapped(
-                f"bfloat16 against float32, {near['texts']:,} sentences, centred: {near['shared']:.1%}"
-                f" of the first ten tokens and {near['first']:.1%} of the first tokens are the same; the least cosine "
-                f"of two embeddings is {near['cosine']:.4f}."
-            ),
-        )
-    claims = claims_of(values, fixed)
-    yield "summary", claim_summary(claims)
-    yield "claims", claims_table(claims)
+    near, found, moved = values["precision"], values["spectrum"], values["adjusted"]
+    said = (
+        f"bfloat16 against float32, {near['texts']:,} sentences, centred: {near['shared']:.1%} of the first ten tokens "
+        f"and {near['first']:.1%} of the first tokens are the same; the least cosine of two embeddings is "
+        f"{near['cosine']:.4f}."
+    )
+    yield "precision", wrapped(said)
+    yield "claims", claims_table(claims_of(values, fixed))
     yield "rates", rates_table(rate_rows(values))
-    for name, key in (("tokens", "table 2"), ("component-tokens", "components")):
-        if key in values:
-            yield name, tokens_rows(values[key])
-    if found := section(values, "spectrum | "):
-        yield "shares", ", ".join(f"{100 * one:.1f}" for one in found["shares"])
-        yield "level", f"{found['level']:+.2f}"
-        yield "changes", Table(**found["table"])
-    if moved := section(values, "adjusted | "):
-        yield "component-rates", rates_table(moved["parts"])
-        yield "sweep", Table(**moved["table"])
-    if retrieval(values):
-        yield "retrieval", retrieval_table(values, fixed)
+    lines = [[name.replace("_", " "), f"`{tokens}`"] for name, tokens in values["table 2"].items()]
+    yield "tokens", Table(["embedding", "first 10 tokens"], lines, 2)
+    yield "shares", ", ".join(f"{100 * one:.1f}" for one in found["shares"])
+    yield "changes", Table(**found["table"])
+    yield "component-rates", rates_table(moved["parts"])
+    yield "sweep", Table(**moved["table"])
+    yield "retrieval", retrieval_table(values, fixed)
     told = [four for key, four in values.items() if key.startswith("table 4 | ")]
     for n, four in enumerate(told, 1):
         yield f"instructions-{n}", Table(**four["tokens"])
         yield f"cosines-{n}", four["lines"]
-    if five := section(values, "table 5 | "):
-        yield "likes", Table(**five["tokens"])
-        yield "like-cosines", five["lines"]
+    yield "likes", Table(**values["table 5"]["tokens"])
+    yield "like-cosines", values["table 5"]["lines"]

@@ -9,50 +9,25 @@ one to safetensors and give the folder.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from papers.keytokens.heads import read_head
 from pellucid.errors import InputError
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import read_json
 from pellucid.persistence.untrusted import translate_load_errors
-from pellucid.transformer.backbone import Attention, Backbone, HeadKind, merge_adapter, open_backbone
+from pellucid.transformer.backbone import merge_adapter, open_backbone
 
+PRESETS: dict[str, dict[str, Any]] = read_json(Path(__file__).with_suffix(".json"))
+"""The paper's embedders by name.
 
-@dataclass(frozen=True)
-class KeyTokenPreset:
-    """One embedder.
-
-    Attributes:
-        name: how it is asked for.
-        backbone: hub id of the transformer.
-        head: hub id of the model that the head is taken from; None where the backbone has it.
-        head_kind: how the backbone is opened: "input" where it was published without a head.
-        adapters: hub ids of low-rank adapters, merged in this order.
-        attention: "causal" or "bidirectional".
-        settings: pooling, template, similarity and the rest.
-    """
-
-    name: str
-    backbone: str
-    head: str | None = None
-    head_kind: HeadKind = "lm"
-    adapters: tuple[str, ...] = ()
-    attention: Attention = "causal"
-    settings: KeyTokenSettings = field(default_factory=KeyTokenSettings)
-
-
-def _read_preset(name: str, values: dict[str, Any]) -> KeyTokenPreset:
-    settings = KeyTokenSettings(**values.pop("settings"))
-    return KeyTokenPreset(name, adapters=tuple(values.pop("adapters", ())), settings=settings, **values)
-
-
-PRESETS = {name: _read_preset(name, values) for name, values in read_json(Path(__file__).with_suffix(".json")).items()}
-"""The paper's embedders by name."""
+Each has its `backbone`, the hub id of the transformer, and `settings`, and may have the hub ids of the model that its
+`head` is from and of `adapters`, merged in this order; a `head_kind`, "input" where it was published without a head;
+and its `attention`, causal where nothing is said.
+"""
 
 
 def open_preset(
@@ -84,26 +59,23 @@ def open_preset(
     if name not in PRESETS:
         raise InputError(f"no preset is called {name!r:.60}; there are {', '.join(PRESETS)}")
     preset = PRESETS[name]
-    first, *others = [*(preset.adapters if adapters is None else adapters), None]
+    rows = preset.get("head") if head is None else head
+    if isinstance(rows, (str, Path)):  # read first, and the rest of that model let go
+        rows = open_backbone(rows, attention="causal", head="lm", dtype=dtype, device="cpu").head.float().numpy()
+    merged: Sequence[str | Path] = preset.get("adapters", ()) if adapters is None else adapters
     opened = open_backbone(
-        preset.backbone if backbone is None else backbone,
-        attention=preset.attention,
-        head=preset.head_kind,
-        adapter=first,
+        preset["backbone"] if backbone is None else backbone,
+        attention=preset.get("attention", "causal"),
+        head=preset.get("head_kind", "lm"),
+        adapter=merged[0] if merged else None,
         dtype=dtype,
         device=device,
     )
-    for adapter in others:
-        opened = opened if adapter is None else _with_adapter(opened, adapter)
-    settings = replace(preset.settings, instruction=instruction)
-    length = settings.max_length
-    settings = replace(settings, max_length=None if length is None else min(length, opened.max_length))
-    rows = preset.head if head is None else head
-    return KeyTokenEmbedder(opened, settings, head=read_head(rows) if isinstance(rows, (str, Path)) else rows)
-
-
-def _with_adapter(backbone: Backbone, adapter: str | Path) -> Backbone:
-    """Return a backbone with one more adapter merged; it is then no longer one that a name and one adapter describe."""
-    with translate_load_errors(str(adapter)):
-        model, _ = merge_adapter(backbone.model, locate(adapter))
-    return replace(backbone, model=model, adapter=None)
+    for adapter in merged[1:]:
+        with translate_load_errors(str(adapter)):
+            model, _ = merge_adapter(opened.model, locate(adapter))
+        opened = replace(opened, model=model, adapter=None)  # a name and one adapter no longer describe it
+    settings = KeyTokenSettings(**preset["settings"], instruction=instruction)
+    if settings.max_length:
+        settings = replace(settings, max_length=min(settings.max_length, opened.max_length))
+    return KeyTokenEmbedder(opened, settings, head=rows)

@@ -70,15 +70,6 @@ def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(script, f
 
 
 @pytest.mark.slow
-def test_without_a_tuned_model_what_needs_one_is_left_out(script, folders, monkeypatch):
-    place, _ = folders
-    few = {"texts": 30, "prompted": 10, "swept": 8, "skip": 0, "words": 50, "sets": []}
-    folders = {"model": place / "model", "tuned": None, "data": place / "data", "work_dir": place / "work"}
-    figures = dict(script.measure(SimpleNamespace(**few, **folders)))
-    assert not {"tuning", "retrieval"} & figures.keys() and "Observation 1" not in str(figures["claims"])
-
-
-@pytest.mark.slow
 def test_several_poolings_of_one_pass_are_those_of_each_alone(script, folders):
     place, texts = folders
     encoders = script.Encoders(place / "model", place / "work")
@@ -101,19 +92,22 @@ def test_a_difference_within_the_interval_is_undecided_and_one_tuning_and_rates_
 ):
     given = {"plain": rates(0.3, 0.01, 0.1), "centred": rates(0.2, 0.01, 0.3)}
     given |= {f"{name}, of another text": rates(other, 0.01, 0.1, hit=0.5) for name in ("plain", "centred")}
-    values = {"rates | as it is | mean | 9": given, "rates | tuned | mean | 9": {"plain": rates(tuned, 0.01, 0.2)}}
-    verdicts = [claim.verdict.value for claim in page.alignment_claims(values)]
-    assert verdicts == [*words, "no interval", "undecided", "no interval"]
+    after = {"plain": rates(tuned, 0.01, 0.2)}
+    rows = [
+        {"name": name, "pooling": pooling, "rates": found}
+        for name, found in (("as it is", given), ("tuned", after))
+        for pooling in ("mean", "weighted_mean", "last", "prompt_eol")
+    ]
+    verdicts = [claim.verdict.value for claim in page.alignment_claims({"rates": rows})]
+    assert verdicts == [*words, *4 * ["no interval", "undecided"], "no interval"]
 
 
 def test_a_share_lies_in_its_interval_and_random_rows_are_held_against_it(page):
     dense, half = [40.0, 60.0, 80.0] * 20, [20.0, 30.0, 40.0] * 20
     assert page.share(half, dense)[:3] == pytest.approx((50, 50, 50))
     grid = [{"k": 2000, "m": m, "each": half, "ndcg": 30.0} for m in (0, 100)]
-    values = {
-        f"table 3 | cisi | as it is | mean | {rows}": {"dense": dense, "plain": half, "grid": grid}
-        for rows in ("own", "random")
-    }
-    kept, gain, literal = page.retrieval_claims(values, (2000, 100))
+    found = {"dense": dense, "plain": half, "grid": grid, "task": "cisi"}
+    rows = [{"model": model, "head": head, **found} for model in ("as it is", "tuned") for head in ("own", "random")]
+    kept, gain, literal, *_ = page.retrieval_claims({"table 3": rows}, (2000, 100))
     verdicts = [claim.verdict.value for claim in (kept, gain, literal)]
     assert verdicts == ["does not hold", "unchanged", "unchanged"] and "50% [50, 50]" in kept.measured

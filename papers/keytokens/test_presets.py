@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,10 +10,10 @@ from tiny_models import byte_level, sentence_piece, states_of, tiny_model
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
-from papers.keytokens.heads import read_head
 from papers.keytokens.presets import PRESETS, open_preset
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.keytokens.states import PROMPT_EOL
+from pellucid.transformer import open_backbone
 
 TEXT = "the doctor gave a boy medicine"
 MAKES = {"sgpt": ("gpt_neo", byte_level), "opt": ("opt", byte_level), "llama": ("llama", sentence_piece)}
@@ -39,14 +37,13 @@ def folders(tmp_path, monkeypatch):
         preset = PRESETS[name]
         kind, make = MAKES.get(name.split("-")[0], ("mistral", sentence_piece))
         tokenizer = make()
-        headless = preset.head is not None
+        headless = "head" in preset
         for folder, bare in (("backbone", headless), ("head", False)):
-            tiny_model(kind, len(tokenizer), headless=bare, max_position_embeddings=512).save_pretrained(
-                tmp_path / folder
-            )
+            model = tiny_model(kind, len(tokenizer), headless=bare, seed=len(folder), max_position_embeddings=512)
+            model.save_pretrained(tmp_path / folder)
             tokenizer.save_pretrained(tmp_path / folder)
         adapters = []
-        for number in range(len(preset.adapters)):
+        for number in range(len(preset.get("adapters", ()))):
             torch.manual_seed(number)
             linear = ["q_proj", "v_proj"]
             config = peft.LoraConfig(r=2, target_modules=linear, init_lora_weights=False)
@@ -54,7 +51,7 @@ def folders(tmp_path, monkeypatch):
             adapted.save_pretrained(tmp_path / f"adapter{number}")
             adapters.append(tmp_path / f"adapter{number}")
         given = {"backbone": tmp_path / "backbone", "adapters": adapters, "device": "cpu"}
-        return given | ({"head": tmp_path / "head"} if preset.head else {})
+        return given | ({"head": tmp_path / "head"} if headless else {})
 
     return write
 
@@ -63,19 +60,20 @@ def test_there_are_the_papers_eight():
     assert sorted(PRESETS) == [
         "gritlm", "llama-eol", "llama-eol-cse", "llm2vec", "opt-eol", "opt-eol-cse", "sgpt-msmarco", "sgpt-nli",
     ]  # fmt: skip
-    facts = {name: (p.attention, p.settings.pooling) for name, p in PRESETS.items()}
-    assert facts["sgpt-nli"] == facts["sgpt-msmarco"] == ("causal", "weighted_mean")
-    assert {facts[n] for n in facts if "eol" in n} == {("causal", "prompt_eol")}
-    assert facts["gritlm"] == facts["llm2vec"] == ("bidirectional", "mean")
-    assert PRESETS["sgpt-nli"].backbone == "Muennighoff/SGPT-1.3B-weightedmean-nli"  # the authors' is not "-bitfit"
-    assert PRESETS["sgpt-nli"].head == "EleutherAI/gpt-neo-1.3B"
-    assert PRESETS["llm2vec"].head == "mistralai/Mistral-7B-Instruct-v0.2"
+    facts = {name: (p.get("attention"), p["settings"].get("pooling")) for name, p in PRESETS.items()}
+    assert facts["sgpt-nli"] == facts["sgpt-msmarco"] == (None, "weighted_mean")
+    assert {facts[n] for n in facts if "eol" in n} == {(None, "prompt_eol")}
+    assert facts["gritlm"] == facts["llm2vec"] == ("bidirectional", None)
+    assert PRESETS["sgpt-nli"]["backbone"] == "Muennighoff/SGPT-1.3B-weightedmean-nli"  # the authors' is not "-bitfit"
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_opens_and_reads_as_it_says(folders, name):
-    model = open_preset(name, **folders(name))
-    assert model.backbone.attention == PRESETS[name].attention
+    given = folders(name)
+    model = open_preset(name, **given)
+    assert model.backbone.attention == PRESETS[name].get("attention", "causal")
+    decoded_by = open_backbone(given.get("head", given["backbone"]), attention="causal", head="lm").head
+    assert model.head.rows() == pytest.approx(decoded_by.numpy())
     rows = model.embed([TEXT, "a man", ""])
     assert rows.shape == (3, 32) and not rows[2].any()
     assert rows[0] == pytest.approx(expected(name, model), abs=1e-4)
@@ -129,25 +127,3 @@ def test_an_unknown_preset_and_a_pickled_adapter_are_told(folders, tmp_path):
     (tmp_path / "adapter0" / "adapter_model.safetensors").rename(tmp_path / "adapter0" / "adapter_model.bin")
     with pytest.raises(ModelFolderError, match="only adapters in that form are read"):
         open_preset("opt-eol-cse", **given)
-
-
-def test_a_model_without_a_head_is_told_what_was_looked_for(tmp_path):
-    tiny_model("llama", 60, headless=True).save_pretrained(tmp_path / "bare")
-    with pytest.raises(ModelFolderError, match=r"lm_head.weight, embed_out.weight.*embed_tokens"):
-        read_head(tmp_path / "bare")
-
-
-def test_heads_are_read_from_published_models_tied_or_not(tmp_path):
-    untied, tied = tiny_model("llama", 60), tiny_model("gpt2", 60)
-    untied.save_pretrained(tmp_path / "untied")
-    tied.save_pretrained(tmp_path / "tied")
-    assert read_head(tmp_path / "untied") == pytest.approx(untied.lm_head.weight.detach().numpy())
-    assert read_head(tmp_path / "tied") == pytest.approx(tied.transformer.wte.weight.detach().numpy())
-
-
-def test_a_model_that_says_tied_and_holds_two_matrices_is_refused(tmp_path):
-    tiny_model("llama", 60).save_pretrained(tmp_path / "lm")
-    config = json.loads((tmp_path / "lm" / "config.json").read_text())
-    (tmp_path / "lm" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
-    with pytest.raises(ModelFolderError, match="tie_word_embeddings says"):
-        read_head(tmp_path / "lm")
