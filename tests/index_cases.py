@@ -1,35 +1,10 @@
-"""What an index finds: conditions and the documents they choose, BM25 from its definition, a sparse part."""
+"""What an index finds: conditions and the documents they choose, BM25 from its definition."""
 
 import math
 from collections import Counter
 
-import numpy as np
-import scipy.sparse
-
-from pellucid.core.dimensions import Dimension, Dimensions
-from pellucid.core.embedder import Embedder
 from pellucid.index.bm25 import K1, B
 from pellucid.index.terms import Analyser
-
-
-class SparseLetters(Embedder):
-    """A text is the counts of its letters, in CSR rows."""
-
-    family = "letters"
-
-    def _encode(self, texts, role, *, batch_size, show_progress_bar):
-        rows = np.array([[text.lower().count(chr(97 + n)) for n in range(26)] for text in texts], np.float32)
-        return scipy.sparse.csr_matrix(rows.reshape(len(texts), 26))
-
-    def get_embedding_dimension(self):
-        return 26
-
-    @property
-    def dimensions(self):
-        return Dimensions(Dimension(f"letter {chr(97 + n)}") for n in range(26))
-
-    def save_pretrained(self, path):
-        path.mkdir(parents=True)
 
 
 def brute_bm25(query, texts):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
-from index_cases import SparseLetters as Letters
+from letters import SparseLetterEmbedder as Letters
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.bulk import duplicates, near_duplicates, write_kept
 from pellucid.bulk.signs import find_numbers, find_signed_names

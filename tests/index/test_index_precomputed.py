@@ -111,7 +111,7 @@ def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
 
 
 def test_a_sparse_part_takes_sparse_rows(index_of):
-    from index_cases import SparseLetters
+    from letters import SparseLetterEmbedder as SparseLetters
 
     rows = scipy.sparse.csr_matrix(np.eye(3, 26) * 5)
     index = index_of(TEXTS, ids=IDS, vectors={"letters": rows}, models={"letters": SparseLetters()})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from index_cases import SparseLetters
+from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import CorpusFile, Index
 from pellucid.errors import CorpusError, InputError, ModelFolderError
 from pellucid.index.listing import document_number

@@ -9,7 +9,7 @@ pytest.importorskip("qdrant_client")
 
 from qdrant_client import QdrantClient
 
-from index_cases import SparseLetters
+from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import Index
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.index import QdrantIndex

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index_cases import SparseLetters
+from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import Index
 from pellucid.errors import InputError
 from pellucid.index.settings import stored_calibration
