@@ -27,7 +27,7 @@ PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.
 QUICK := tests/core/test_process.py tests/core/test_explanation.py tests/static/test_static.py \
 	tests/index/test_index_precomputed.py
 
-.PHONY: help demo test quick lint format types full properties slow pythons package lowest fuzz fuzz-native docs help-docs constraints clean
+.PHONY: help demo test quick lint format types full properties slow pythons package lowest fuzz fuzz-native mutants docs help-docs constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -104,6 +104,10 @@ fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full d
 
 fuzz-native: $(VENV)/test.stamp  ## the same with C kernels that check every access to memory; needs gcc
 	PYTHONPATH=tests $(BIN)/python -m fuzz --sanitized $(FUZZ)
+
+mutants: $(VENV)/test.stamp  ## what share of small changes of core, explain and index the tests see; MUTANTS="--count 400"
+	$(PIP) install --no-compile 'pytest-cov>=5'
+	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

@@ -21,10 +21,11 @@ def bench(opened):
 
 
 def test_a_word_is_taken_out_wherever_it_stands(bench):
-    pair = bench.Pair.from_texts(SENTENCES[0], "The doctor, the sick boy.")
-    assert [pair.second[spans[0][0] : spans[0][1]] for spans in pair.words] == ["The", "doctor", "sick", "boy"]
-    assert pair.without([0, 3]) == "  doctor,   sick  ."
-    assert pair.by_word({(0, 3): 1.0, (11, 14): 2.0, (15, 23): 4.0, (10, 11): 9.0}).tolist() == [3.0, 0.0, 2.0, 2.0]
+    text = "The doctor, the sick boy."
+    assert list(bench.words_of(text)) == ["the", "doctor", "sick", "boy"]
+    places = bench.word_places(text)
+    assert bench.emptied(("A car", text), [places[0], places[3]]) == ("A car", "doctor, sick .")
+    assert bench.by_word(text, {(0, 3): 1.0, (11, 14): 2.0, (15, 23): 4.0, (10, 11): 9.0}).tolist() == [3, 0, 2, 2]
 
 
 @pytest.mark.needs("sentence_transformers")
@@ -32,9 +33,21 @@ def test_a_word_is_taken_out_wherever_it_stands(bench):
 def test_methods_are_compared_by_the_fall_of_the_score(bench, tmp_path):
     model = pellucid.load(tiny_teacher(tmp_path / "teacher", [*PIECES, "."], 16, length=32))
     model.fit_reasons([" ".join(np.random.default_rng(n).permutation(PIECES)[:8]) for n in range(200)])
-    pair = bench.Pair.from_texts(SENTENCES[0], SENTENCES[2])
-    rows = model.encode([pair.first, pair.second, pair.without([1])], normalize_embeddings=True)
-    assert bench.leave_one_out(model, pair)[1] == pytest.approx(float(rows[0] @ (rows[1] - rows[2])), abs=1e-5)
-    methods = bench.methods_of(model, bench.rarity_of(SENTENCES))
-    table = bench.table_of(model, [pair, bench.Pair.from_texts(SENTENCES[1], SENTENCES[3])], methods)
-    assert table.count("\n") == 9 and "| floor: shared words by idf |" in table
+    pair, places = (SENTENCES[0], SENTENCES[2]), bench.word_places(SENTENCES[2])
+    left = bench.emptied(pair, [places[1]])
+    rows = model.encode([*pair, left[1]], normalize_embeddings=True)
+    falls = bench.falls_of(model, pair, [[place] for place in places])
+    assert left[1].startswith("a and the boy") and falls[1] == pytest.approx(
+        float(rows[0] @ (rows[1] - rows[2])), abs=1e-5
+    )
+    table = bench.word_table(model, [pair, pair, (SENTENCES[1], SENTENCES[3])] * 2, bench.methods_of(model, SENTENCES))
+    assert "| floor: shared words by idf |" in table
+    assert table.splitlines()[-1].startswith("| ceiling: each word left out | 1.00 (1.00 to 1.00) | 100 (100 to 100) |")
+
+
+def test_reasons_are_judged_by_what_is_missed_without_them(bench):
+    falls, two = np.array([0.3, 0.1, 0.2]), np.array([0.45, 0.5])
+    right, wrong = bench.Tried(falls, falls, two[[1, 1]]), bench.Tried(-falls, falls, two)
+    assert bench.cells([right], [0.002]) == ["1.00 (1.00 to 1.00)", "100 (100 to 100)", "100 (100 to 100)", "2"]
+    assert bench.cells([wrong], [0.002])[:3] == ["-1.00 (-1.00 to -1.00)", "90 (90 to 90)", "0 (0 to 0)"]
+    assert bench.cells([bench.Tried(np.ones(3), falls, two)], [0.002])[0].startswith("0.00 ")
