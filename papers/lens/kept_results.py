@@ -1,16 +1,18 @@
-"""Kept results of rows on a language model: what each test item came to, of which intervals can be drawn again.
+"""Rows on a language model: which ones, what each test item came to, and the tables with intervals drawn again from it.
 
-A row's file holds the cosine of each STS pair, nDCG or average precision of each query, whether each text was given its
-class, and the cluster each title fell into. What people said of the pairs and the titles' right clusters, the same for
-all rows, stand once in `sets.json`. Seeds are drawn as items are: the same ones for both models of a difference. Floors
-and ceilings, what needs no training here, are measured on the same items.
+    python -m papers.lens.kept_results --write
+
+A line of `results/smollm2.jsonl` holds of a row the cosine of each STS pair, nDCG or average precision of each query,
+whether each text was given its class, and the cluster each title fell into; `language_model.py` measures it. What
+people said of the pairs and the titles' right clusters, the same for all rows, stand once. Seeds are drawn as items
+are: the same ones for both models of a difference. Floors and ceilings, what needs no training here, are measured on
+the same items.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +20,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import DRAWS, MIN_SEEDS, Figure, Interval, Table, Verdict, bootstrap, interval_of, run_script, wrapped
-from papers.lens.samples import CLASSES, RETRIEVAL, STS, Items, Sample, score_of
+from papers.kit import (
+    DRAWS,
+    MIN_SEEDS,
+    Figure,
+    Interval,
+    Kept,
+    Table,
+    Verdict,
+    bootstrap,
+    experiment,
+    interval_of,
+    run_script,
+    wrapped,
+)
+from papers.lens.samples import CLASSES, RETRIEVAL, STS, score_of
 from papers.lens.tables import PUBLISHED
-from pellucid.persistence.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
 
+RESULTS = Path(__file__).with_name("results") / "smollm2.jsonl"
 KINDS = ("STS", "retrieval", "reranking", "classification", "clustering")
 KIND_OF = {
     **dict.fromkeys(STS, "STS"),
@@ -84,8 +99,6 @@ COMPARED = (
     (f"all tokens, {MAXIMUM}", "all tokens"),
 )
 
-_DIGITS = 5
-_SETS = "sets.json"
 _DIFFERENCE = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", "verdict"]
 
 
@@ -112,54 +125,56 @@ class Measured:
         return np.mean([self.scores[name] for name, of in KIND_OF.items() if of == kind], axis=0)
 
 
-def keep(folder: Path, name: str, samples: Sequence[Sample], items: Mapping[str, Items], facts: dict[str, Any]) -> None:
-    """Write what was measured of a row.
+def planned() -> list[dict[str, Any]]:
+    """Return the settings of all rows, those that tell most first; floors have no batches and no seeds."""
+    few, more, most = STEPS
+    pairs = [label for label in LATER if label.startswith(PAIRS)]
+    asked = ((DECISIVE, few), (pairs, few), (MODELS, few), (MODELS, more), (LONGEST, most), (LATER, few))
+    rows = [(label, steps, seed) for labels, steps in asked for seed in SEEDS for label in labels]
+    rows = [*((label, 0, 0) for label in FLOORS), *dict.fromkeys(rows)]
+    return [dict(zip(("label", "steps", "seed"), row)) for row in rows]
 
-    Args:
-        folder: of all results.
-        name: of the row.
-        samples: all test sets.
-        items: set -> what is known of each item, [items, n].
-        facts: what else is written: numbers and texts.
+
+@experiment({})
+def given(bench: Any) -> dict[str, Any]:
+    """Return set -> what people said of each item."""
+    return {sample.name: sample.given.tolist() for sample in bench.samples if sample.given is not None}
+
+
+@experiment(*planned())
+def measured(bench: Any, label: str, steps: int, seed: int) -> dict[str, Any]:
+    """Return set -> what was found of each item, beside facts; "made": the same of what is made of the embeddings."""
+    found: dict[str, Any] = bench.floor(label) if label in FLOORS else bench.trained(label, steps, seed)
+    return found
+
+
+def measure_rest(path: Path, bench: Any) -> None:
+    """Measure the rows that are not kept.
+
+    Raises:
+        SystemExit: what is kept is of other samples.
     """
-    given = {sample: values[:, 1].tolist() for sample, values in items.items() if values.shape[1] > 1}
-    folder.mkdir(parents=True, exist_ok=True)
-    if given and not (folder / _SETS).exists():
-        _write(folder / _SETS, given)
-    elif given and read_json(folder / _SETS) != given:
-        raise SystemExit(f"{folder / _SETS} is of other samples; measure all rows again in another folder")
-    found = {sample: _short(values[:, 0]) for sample, values in items.items()}
-    rounded = {sample: _joined(values, given.get(sample)) for sample, values in found.items()}
-    scores = {sample.name: round(float(sample.score(rounded[sample.name])), 2) for sample in samples}
-    _write(folder / f"{name}.json", {**facts, "scores": scores, **found})
+    kept = Kept(path)
+    if given.rows(kept, bench) != [given.measure(bench)]:
+        raise SystemExit(f"{path} is of other samples; move it away, and all rows are measured again")
+    measured.rows(kept, bench)
 
 
-def _short(values: Items) -> list[float]:
-    """Return numbers with few digits, whole ones without a point."""
-    return [int(value) if value == int(value) else round(float(value), _DIGITS) for value in values]
-
-
-def _joined(found: Sequence[float], given: Sequence[float] | None) -> Items:
-    return np.array([found] if given is None else [found, given], np.float64).T
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON with a line for each entry."""
-    lines = [f"{json.dumps(name)}: {json.dumps(entry, separators=(',', ':'))}" for name, entry in value.items()]
-    with writing(path) as aside:
-        aside.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def kept_row(folder: Path, name: str) -> Measured | None:
-    """Return the scores of a row that was kept, with those of bootstrap samples of each set; None without a file."""
-    path = folder / f"{name}.json"
-    if not path.exists():
-        return None
-    kept, given, scores = read_json(path), read_json(folder / _SETS), {}
-    for sample in kept["scores"]:
-        items, score = _joined(kept[sample], given.get(sample)), score_of(sample)
-        scores[sample] = bootstrap(items, score)
-    return Measured(scores, kept["coordinates"])
+def read(path: Path) -> dict[int, dict[str, dict[int, Measured]]]:
+    """Return batches -> label -> seed -> the scores, with those of bootstrap samples of each set."""
+    kept, places = Kept(path), list(FLOORS + tuple(MODELS | LATER))
+    (people,) = given.rows(kept, part=-1)  # none is measured here
+    found: dict[int, dict[str, dict[int, Measured]]] = {steps: {} for steps in (0, *STEPS)}
+    for row in sorted(measured.rows(kept, part=-1), key=lambda row: places.index(row["label"])):
+        for end, one in {"": row, **{f", {made}": items for made, items in row.get("made", {}).items()}}.items():
+            scores = {
+                name: bootstrap(np.array([one[name], *([people[name]] if name in people else [])]).T, score_of(name))
+                for name in KIND_OF
+                if name in one
+            }
+            seeds = found[row["steps"]].setdefault(row["label"] + end, {})
+            seeds[row["seed"]] = Measured(scores, one["coordinates"])
+    return found
 
 
 def over_seeds(seeds: Sequence[Measured]) -> Measured:
@@ -174,58 +189,13 @@ def over_seeds(seeds: Sequence[Measured]) -> Measured:
     return Measured(scores, float(np.mean(active)) if active else None)
 
 
-def made_of(row: Row) -> dict[str, str]:
-    """Return what is made of embeddings by all tokens after the fact: end of the label -> end of the file's name."""
-    if row.clusters is not None:
-        return {}
-    pruned = {f"{most} largest": f"top-{most}" for most in PRUNED}
-    return pruned | {f"{way} of 4,000 clusters": f"4000-{way}" for way in ("maximum", "sum")}
-
-
-def grid() -> list[Row]:
-    """Return all rows, those that tell most first."""
-    few, more, most = STEPS
-    pairs = [row for label, row in LATER.items() if label.startswith(PAIRS)]
-    rows = [
-        *(_at(MODELS[label], few, seed) for seed in SEEDS for label in DECISIVE),
-        *(_at(row, few, seed) for seed in SEEDS for row in pairs),
-        *(_at(row, few, seed) for seed in SEEDS for row in MODELS.values()),
-        *(_at(row, more, seed) for seed in SEEDS for row in MODELS.values()),
-        *(_at(MODELS[label], most, seed) for seed in SEEDS for label in LONGEST),
-        *(_at(row, few, seed) for seed in SEEDS for row in LATER.values()),
-    ]
-    return list(dict.fromkeys(rows))
-
-
-def floor_name(label: str) -> str:
-    """Return what the file of a floor or ceiling is called by."""
-    return f"floor-{label.lower().replace(', ', '-')}"
-
-
-def _at(row: Row, steps: int, seed: int) -> Row:
-    return replace(row, steps=steps, seed=seed)
-
-
-def kept_rows(folder: Path, steps: int) -> dict[str, dict[int, Measured]]:
-    """Return label -> seed -> what was kept after so many batches."""
-    found: dict[str, dict[int, Measured]] = {}
-    for label, row in (MODELS | LATER).items():
-        for seed in SEEDS:
-            name = _at(row, steps, seed).name
-            ends = {label: name} | {f"{label}, {end}": f"{name}-{short}" for end, short in made_of(row).items()}
-            for whole, file in ends.items():
-                if (one := kept_row(folder, file)) is not None:
-                    found.setdefault(whole, {})[seed] = one
-    return found
-
-
-def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
+def figures(path: Path = RESULTS) -> Iterator[tuple[str, Figure]]:
     """Yield what is said of all kept rows: claims, scores averaged over seeds, and differences with intervals."""
-    every = {steps: kept_rows(folder, steps) for steps in STEPS}
-    floors = {label: one for label in FLOORS if (one := kept_row(folder, floor_name(label))) is not None}
+    every = read(path)
+    floors = {label: dict.fromkeys(SEEDS, one[0]) for label, one in every.pop(0).items()}  # the same for all seeds
     for steps, rows in every.items():
         if rows:
-            found = rows | {label: dict.fromkeys(SEEDS, one) for label, one in floors.items()}  # the same for all seeds
+            found = rows | floors
             yield f"claims-{steps}", _said(found)
             yield f"scores-{steps}", _scores_table(found)
             pairs = {f"{better} - {worse}": _paired(found, better, worse) for better, worse in COMPARED}
@@ -303,4 +273,4 @@ def _compared(name: str, pair: _Pair) -> list[Any]:
 
 
 if __name__ == "__main__":
-    run_script(lambda options: figures(Path(__file__).with_name("results") / "smollm2"))
+    run_script(lambda options: figures())

@@ -17,7 +17,7 @@ from papers.retrieval_sets import read_collection
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 
 Items = npt.NDArray[np.float64]
-"""What is known of each item of a sample, [items, n]: a pair, a query, a test text or a text in a cluster."""
+"""What is known of items of a sample, pairs, queries, test texts or texts in clusters: [..., items, n]."""
 
 Score = Callable[[Items], npt.NDArray[np.float64]]
 """Items [..., items, n] -> scores x 100."""
@@ -36,23 +36,21 @@ class Sample:
 
     Attributes:
         name: of the set.
-        kind: "STS", "retrieval", "reranking", "classification" or "clustering".
         texts: all of them.
-        items: what is measured on the texts' embeddings of length 1, in their order.
-        score: the score x 100 of items [..., items, n].
+        found: what each item comes to by the texts' embeddings of length 1, in their order.
         queries: of retrieval and reranking, the texts that are queries; the others are documents.
+        given: of STS and clustering, what people said of each item.
     """
 
     name: str
-    kind: str
     texts: list[str]
-    items: Callable[[Any], Items]
-    score: Score
+    found: Callable[[Any], npt.NDArray[np.float64]]
     queries: tuple[int, ...] = ()
+    given: npt.NDArray[np.float64] | None = None
 
 
 def score_of(name: str) -> Score:
-    """Return the score of a set's items."""
+    """Return the score of a set's items: what was found of each, and what people said where they did."""
     return spearman if name in STS else v_measure if name == "StackOverflow" else _mean
 
 
@@ -92,11 +90,13 @@ def _sts(task: Any) -> Sample:
     texts = [pairs.sentences1[n] for n in chosen] + [pairs.sentences2[n] for n in chosen]
     people = np.array([pairs.scores[n] for n in chosen], np.float64)
 
-    def items(rows: Any) -> Items:
-        first, second = _dense(rows[: len(chosen)]), _dense(rows[len(chosen) :])
-        return np.stack([np.einsum("ij,ij->i", first, second), people], axis=1)
+    def found(rows: Any) -> npt.NDArray[np.float64]:
+        cosines: npt.NDArray[np.float64] = np.einsum(
+            "ij,ij->i", *map(_dense, (rows[: len(chosen)], rows[len(chosen) :]))
+        )
+        return cosines
 
-    return Sample(task.name, "STS", texts, items, spearman)
+    return Sample(task.name, texts, found, given=people)
 
 
 def spearman(items: Items) -> npt.NDArray[np.float64]:
@@ -138,12 +138,11 @@ def _retrieval(task: Any, queries: int, documents: int) -> Sample:
         [[collection.relevant[names[n]].get(collection.ids[d], 0) for d in kept] for n in chosen], np.float64
     )
 
-    def items(rows: Any) -> Items:
-        scores = _products(rows[: len(chosen)], rows[len(chosen) :])
-        return np.array([[ndcg(*pair)] for pair in zip(scores, grades)])
+    def found(rows: Any) -> npt.NDArray[np.float64]:
+        return np.array([ndcg(*pair) for pair in zip(_products(rows[: len(chosen)], rows[len(chosen) :]), grades)])
 
     texts = [collection.queries[n] for n in chosen] + [collection.documents[n] for n in kept]
-    return Sample(task.name, "retrieval", texts, items, _mean, tuple(range(len(chosen))))
+    return Sample(task.name, texts, found, tuple(range(len(chosen))))
 
 
 def _reranking(path: Path) -> Sample:
@@ -156,14 +155,11 @@ def _reranking(path: Path) -> Sample:
         texts += [record["query"], *(candidates[n] for n in order)]
         parts.append((start, (order < len(record["positive"])).astype(float), len(texts)))
 
-    def items(rows: Any) -> Items:
-        found = []
-        for start, right, end in parts:
-            scores = _products(rows[start : start + 1], rows[start + 1 : end])[0]
-            found.append([average_precision(scores, right)])
-        return np.array(found)
+    def found(rows: Any) -> npt.NDArray[np.float64]:
+        scores = (_products(rows[start : start + 1], rows[start + 1 : end])[0] for start, _, end in parts)
+        return np.array([average_precision(of, right) for of, (_, right, _) in zip(scores, parts)])
 
-    return Sample("WikiQA", "reranking", texts, items, _mean, tuple(start for start, _, _ in parts))
+    return Sample("WikiQA", texts, found, tuple(start for start, _, _ in parts))
 
 
 def _per_class(path: Path, most: int) -> tuple[list[str], list[str]]:
@@ -183,15 +179,14 @@ def _classification(folder: Path, learned: int, tested: int) -> Sample:
     texts, labels = _per_class(folder / "train.tsv", learned)
     test_texts, test_labels = _per_class(folder / "test.tsv", tested)
 
-    def items(rows: Any) -> Items:
+    def found(rows: Any) -> npt.NDArray[np.float64]:
         from sklearn.linear_model import LogisticRegression
 
         points = turned(rows)
         model = LogisticRegression(max_iter=200).fit(points[: len(texts)], labels)
-        found = model.predict(points[len(texts) :])
-        return np.array([[float(one == other)] for one, other in zip(found, test_labels)])
+        return np.asarray(model.predict(points[len(texts) :]) == np.array(test_labels), np.float64)
 
-    return Sample(folder.name, "classification", texts + test_texts, items, _mean)
+    return Sample(folder.name, texts + test_texts, found)
 
 
 def _clustering(path: Path) -> Sample:
@@ -199,14 +194,13 @@ def _clustering(path: Path) -> Sample:
     chosen = _drawn(len(table["text"]), TITLES)
     labels = np.unique([table["label"][n] for n in chosen], return_inverse=True)[1].astype(np.float64)
 
-    def items(rows: Any) -> Items:
+    def found(rows: Any) -> npt.NDArray[np.float64]:
         from sklearn.cluster import KMeans
 
-        count = len(np.unique(labels))
-        found = KMeans(count, n_init=5, random_state=0).fit_predict(turned(rows)).astype(np.float64)
-        return np.stack([found, labels], axis=1)
+        model = KMeans(len(np.unique(labels)), n_init=5, random_state=0)
+        return np.asarray(model.fit_predict(turned(rows)), np.float64)
 
-    return Sample("StackOverflow", "clustering", [table["text"][n] for n in chosen], items, v_measure)
+    return Sample("StackOverflow", [table["text"][n] for n in chosen], found, given=labels)
 
 
 def v_measure(items: Items) -> npt.NDArray[np.float64]:

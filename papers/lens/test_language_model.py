@@ -134,8 +134,9 @@ def test_pairs_alone_are_trained_on_with_texts_of_other_pairs_as_negatives(opene
 
 def test_each_row_has_a_folder_of_its_own(opened):
     results = opened("papers.lens.kept_results")
-    rows = results.grid()
-    assert len({row.name for row in rows}) == len(rows)
+    rows, models = [row for row in results.planned() if row["steps"]], results.MODELS | results.LATER
+    names = {replace(models[row["label"]], steps=row["steps"], seed=row["seed"]).name for row in rows}
+    assert len(names) == len(rows) == len(results.planned()) - len(results.FLOORS)
 
 
 @pytest.mark.slow
@@ -191,47 +192,68 @@ def test_turned_rows_have_the_same_products(opened):
 def test_samples_hold_the_right_texts(opened, shared):
     lexicon_samples = opened("papers.lens.samples")
     found = {sample.name: sample for sample in lexicon_samples.samples(shared / "data")}
-    kinds = opened("papers.lens.kept_results").KIND_OF
-    assert {name: sample.kind for name, sample in found.items()} == kinds
+    assert [*found] == [*opened("papers.lens.kept_results").KIND_OF]
+    assert {name: len(sample.given) for name, sample in found.items() if sample.given is not None} == {
+        **dict.fromkeys(lexicon_samples.STS, lexicon_samples.PAIRS), "StackOverflow": lexicon_samples.TITLES
+    }  # fmt: skip
     assert len(found["STS12"].texts) == 2 * lexicon_samples.PAIRS
     for name, (queries, documents) in lexicon_samples.RETRIEVAL.items():
         assert queries < len(found[name].texts) <= queries + max(documents, len(found[name].texts) - queries)
     own = np.eye(len(found["emotion"].texts))
-    assert found["emotion"].score(found["emotion"].items(own)) < 40  # nothing is learned of texts that share nothing
+    assert found["emotion"].found(own).mean() < 0.4  # nothing is learned of texts that share nothing
 
 
 @pytest.fixture
-def few_draws(opened, monkeypatch):
-    """Bootstrap samples enough to be compared."""
+def kept(opened, monkeypatch, tmp_path):
+    """What keeps rows in a file: set -> what people said, settings -> set -> what was found; few are drawn of them."""
     results = opened("papers.lens.kept_results")
     monkeypatch.setattr(results, "DRAWS", 20)
     monkeypatch.setattr(results, "bootstrap", partial(bootstrap, draws=20))
 
+    def keep(people, rows):
+        def found(label, steps=0, seed=0):
+            return {"coordinates": None, **rows[label, steps, seed]}
 
-@pytest.mark.usefixtures("few_draws")
-def test_kept_results_have_all_that_was_measured(opened, tmp_path):
-    results, lexicon_samples = opened("papers.lens.kept_results"), opened("papers.lens.samples")
+        monkeypatch.setattr(
+            results,
+            "measured",
+            replace(results.measured, grid=[dict(zip(("label", "steps", "seed"), row)) for row in rows]),
+        )
+        samples = [types.SimpleNamespace(name=name, given=of) for name, of in [*people.items(), ("npl", None)]]
+        bench = types.SimpleNamespace(samples=samples, trained=found, floor=found)
+        results.measure_rest(tmp_path / "rows.jsonl", bench)
+        return results, tmp_path / "rows.jsonl"
+
+    return keep
+
+
+def test_kept_results_have_all_that_was_measured(opened, kept):
+    score_of = opened("papers.lens.samples").score_of
     random = np.random.default_rng(0)
-    columns = {"STS12": 2, "SciFact": 1, "emotion": 1, "StackOverflow": 2}
     people = {"STS12": random.uniform(size=40), "StackOverflow": random.integers(0, 3, 40)}
-    score = {name: lexicon_samples.score_of(name) for name in columns}
-    every = [lexicon_samples.Sample(name, "", [], None, score[name]) for name in columns]
-    found = {}
-    for seed in range(3):
-        items = {name: random.integers(0, 9, size=(40, 1)).astype(float) for name in columns}
-        items["STS12"] = items["STS12"] / 7
-        items |= {name: np.c_[items[name], people[name]] for name in people}
-        results.keep(tmp_path, f"row-{seed}", every, items, {"coordinates": 5.0})
-        found[seed] = results.kept_row(tmp_path, f"row-{seed}")
-        assert found[seed].active == 5
-        for sample in every:
-            expected = bootstrap(items[sample.name], sample.score, 20)
-            assert found[seed].scores[sample.name] == pytest.approx(expected, abs=0.02)
-    assert results.kept_row(tmp_path, "row-3") is None
+    rows = {
+        ("all tokens", 96, seed): {
+            "coordinates": 5.0,
+            "made": {"881 largest": {"coordinates": 2.0, "SciFact": [0.5] * 40}},
+            **{
+                name: random.integers(0, 9, size=40).tolist()
+                for name in ("STS12", "SciFact", "emotion", "StackOverflow")
+            },
+        }
+        for seed in range(3)
+    }
+    results, path = kept(people, rows)
+    found = results.read(path)[96]
+    assert list(found) == ["all tokens", "all tokens, 881 largest"] and found["all tokens"][0].active == 5
+    assert found["all tokens, 881 largest"][1].scores["SciFact"] == pytest.approx(50)
+    for (_, _, seed), row in rows.items():
+        for name, scores in found["all tokens"][seed].scores.items():
+            items = np.array([row[name], people[name]] if name in people else [row[name]]).T
+            assert scores == pytest.approx(bootstrap(items, score_of(name), 20))
+    mean = results.over_seeds(list(found["all tokens"].values())).scores["SciFact"]
+    assert mean[0] == pytest.approx(np.mean([100 * np.mean(row["SciFact"]) for row in rows.values()]))
     with pytest.raises(SystemExit, match="other samples"):
-        results.keep(tmp_path, "row-4", every, items | {"STS12": items["STS12"] + 1}, {})
-    mean = results.over_seeds(list(found.values())).scores["SciFact"]
-    assert mean[0] == pytest.approx(np.mean([one.scores["SciFact"][0] for one in found.values()]))
+        kept(people | {"STS12": people["STS12"] + 1}, rows)
 
 
 def test_a_bootstrap_sample_draws_seeds_as_well_as_items(opened):
@@ -243,22 +265,19 @@ def test_a_bootstrap_sample_draws_seeds_as_well_as_items(opened):
     assert results.over_seeds(moved).scores["STS12"] - drawn == pytest.approx(1)  # the same seeds for both
 
 
-def test_rows_and_floors_are_compared_by_seeds_and_bm25_only_where_it_ranks(opened, few_draws, tmp_path):
-    results = opened("papers.lens.kept_results")
-    every = [types.SimpleNamespace(name=name, score=results.score_of(name)) for name in results.KIND_OF]
-    given = np.random.default_rng(0).integers(0, 9, size=(40, 2)).astype(float)
+def test_rows_and_floors_are_compared_by_seeds_and_bm25_only_where_it_ranks(opened, kept):
+    module = opened("papers.lens.kept_results")
+    given = np.random.default_rng(0).integers(0, 9, size=(2, 40))
+    people = dict.fromkeys((*module.STS, "StackOverflow"), given[1])
 
-    def items(names, found):  # of every item the same, so that an interval is its middle
-        return {name: given if name in (*results.STS, "StackOverflow") else np.full((40, 1), found) for name in names}
+    def items(found):  # of every item the same, so that an interval is its middle
+        return {name: given[0].tolist() if name in people else [found] * 40 for name in module.KIND_OF}
 
-    names = [sample.name for sample in every]
-    for label in ("4,000 clusters", "dense, mean"):
-        results.keep(tmp_path, results.MODELS[label].name, every, items(names, 0.25), {"coordinates": None})
-    results.keep(tmp_path, results.floor_name("static-en"), every, items(names, 0.5), {"coordinates": None})
-    ranking = [sample for sample in every if sample.name in (*results.RETRIEVAL, "WikiQA")]
-    found = items([sample.name for sample in ranking], 0.75)
-    results.keep(tmp_path, results.floor_name("BM25, stemmed"), ranking, found, {"coordinates": None})
-    figures = dict(results.figures(tmp_path))
+    ranked = {name: [0.75] * 40 for name in (*module.RETRIEVAL, "WikiQA")}
+    rows = {("4,000 clusters", 96, 0): items(0.25), ("dense, mean", 96, 0): items(0.25)}
+    rows |= {("static-en", 0, 0): items(0.5), ("BM25, stemmed", 0, 0): ranked}
+    results, path = kept(people, rows)
+    figures = dict(results.figures(path))
     assert "scores-96" in figures and "scores-400" not in figures
     text = "\n".join(map(str, figures.values()))
     lines = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "|" in line}
@@ -278,7 +297,7 @@ def test_bm25s_rows_give_its_scores_and_texts_are_cut_as_they_are_read(opened, t
 
     script, samples = opened("papers.lens.language_model"), opened("papers.lens.samples")
     texts = ["cats sleep", "the cat sleeps", "dogs bark loudly", "cats and cats", "zzz"]
-    sample = samples.Sample("x", "retrieval", texts, None, None, (0, 4))
+    sample = samples.Sample("x", texts, None, (0, 4))
     rows = script._bm25_rows(sample, texts, "BM25")
     scores = bm25_table([texts[0], texts[4]], texts[1:4])
     assert (rows[[0, 4]] @ rows[1:4].T).tolist() == scores.tolist()
@@ -295,8 +314,7 @@ def test_of_equal_scores_the_right_document_is_not_the_first(opened, shared):
     samples = opened("papers.lens.samples")
     for sample in samples.samples(shared / "data"):
         if sample.queries:  # a model that gives every document the same score
-            score = float(sample.score(sample.items(np.ones((len(sample.texts), 1)))))
-            assert score < 40, sample.name
+            assert sample.found(np.ones((len(sample.texts), 1))).mean() < 0.4, sample.name
 
 
 def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
