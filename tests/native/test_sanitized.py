@@ -14,7 +14,6 @@ TESTS = [
     "tests/native/test_farthest_spelling.py",
     "tests/native/test_hostile_arguments.py",
     "tests/native/test_scan.py",
-    "tests/static/test_bounds.py",
     "tests/static/test_kernels.py",
     "tests/static/test_spelling.py",
     "tests/anchors/test_sampling.py",

@@ -1,17 +1,34 @@
-"""The static family against hand-made cases and the definition: encoding, and explanations that add up."""
+"""Static models: the words of a text in any script, their vectors by hand and by definition, what they are made of."""
+
+import gzip
+import lzma
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from benchmarks.static_speed import race, race_markdown, shuffled_rounds
+from files import written
+from pellucid.errors import CorpusError, MissingExtraError
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.unicode import lowercase, normalize
-from pellucid.text.words import Vocabulary
+from pellucid.static.training import segmentation
+from pellucid.static.training.parallel import read_parallel
+from pellucid.static.training.segmentation import word_finder
+from pellucid.text.unicode import lowercase, normalize, unspaced_run
+from pellucid.text.words import Vocabulary, _is_punctuation, split_words
+from plain_words import plain_rows
 from refusals import refused
 from tiny_models import piece_tokenizer
 
-WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
+SOME_WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
 
 
 def unit(*vector):
@@ -22,16 +39,18 @@ def unit(*vector):
 def models(draw):
     """A model with random vectors for a few words, in one of the three table types."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    vectors = rng.normal(size=(len(WORDS), draw(st.integers(1, 6)))).astype(np.float32)
+    vectors = rng.normal(size=(len(SOME_WORDS), draw(st.integers(1, 6)))).astype(np.float32)
     kind = draw(st.sampled_from(["float32", "float16", "int8"]))
     if kind != "int8":
-        return StaticEmbedder(Vocabulary(WORDS), vectors.astype(kind))
+        return StaticEmbedder(Vocabulary(SOME_WORDS), vectors.astype(kind))
     scales = (np.abs(vectors).max(axis=1) / 127).astype(np.float32)
-    return StaticEmbedder(Vocabulary(WORDS), np.round(vectors / scales[:, None]).astype(np.int8), scales)
+    return StaticEmbedder(Vocabulary(SOME_WORDS), np.round(vectors / scales[:, None]).astype(np.int8), scales)
 
 
-pieces = st.sampled_from([*WORDS, "THE", "PEAR", "zzz", "!", "\n", "\u200f", "שלום", "\x00", "\ud800", "a\tb"])
-texts = st.lists(pieces, max_size=12).map(" ".join) | st.text(max_size=20)
+some_pieces = st.sampled_from(
+    [*SOME_WORDS, "THE", "PEAR", "zzz", "!", "\n", "\u200f", "שלום", "\x00", "\ud800", "a\tb"]
+)
+some_texts = st.lists(some_pieces, max_size=12).map(" ".join) | st.text(max_size=20)
 
 
 def test_encode_is_the_mean_of_word_vectors_at_length_1(fruit):
@@ -102,14 +121,7 @@ def test_a_word_that_is_read_as_its_beginning_counts_by_its_letters():
     assert 'only partly known: "json" read as "j"\n' in str(why)  # and not the plural
 
 
-@given(models(), texts, texts)
-def test_exchanging_the_texts_transposes_the_rows(model, first, second):
-    there = {row.parts: row.contribution for row in model.explain(first, second).rows}
-    back = {row.parts[::-1]: row.contribution for row in model.explain(second, first).rows}
-    assert there == pytest.approx(back, abs=1e-12)
-
-
-@given(models(), texts, texts)
+@given(models(), some_texts, some_texts)
 def test_spans_hold_the_words_and_cover_each_word_once(model, first, second):
     why = model.explain(first, second)
     for row in why.rows:
@@ -152,3 +164,245 @@ def test_long_texts_are_explained(fruit):
 
 def test_nearest_words(fruit):
     assert fruit.nearest_words("apple", top_k=2) == [("apple", pytest.approx(1)), ("pear", pytest.approx(2 / 5**0.5))]
+
+
+def found_words(words, text):
+    """The words that a vocabulary of `words` finds in `text`, each checked to stand where its span says."""
+    several = Vocabulary(words).split(text)
+    for word in several:
+        assert text[word.start : word.end] == word.text
+    assert all(first.end <= second.start for first, second in pairwise(several))
+    return [word.text for word in several]
+
+
+JA = ["東京", "京都", "東京都", "に", "行く", "iphone", "を", "買う", "2024", "年"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "expected"),
+    [
+        (JA, "東京都に行く。", ["東京都", "に", "行く"]),  # the longest from the left, not 東 京都
+        (JA, "東京に、行く", ["東京", "に", "行く"]),
+        (JA, "大東京市", ["大", "東京", "市"]),  # a character that begins no word is one
+        (JA, "iPhoneを買う", ["iPhone", "を", "買う"]),
+        (JA, "2024年", ["2024", "年"]),
+        ([*JA, "2024年", "t恤"], "2024年 T恤 買T恤", ["2024年", "T恤", "買", "T", "恤"]),  # a known piece stays whole
+        (["東京", "ツ"], "ツアー", ["ツ", "ア", "ー"]),
+        (["the", "ツ"], "ツアー the", ["ツアー", "the"]),  # one sign among English words cuts nothing
+        (["the", "서울"], "서울에서 the", ["서울에서", "the"]),  # Korean has spaces
+        (["รัก", "ไทย"], "ฉันรักไทย๒๔", ["ฉั", "น", "รัก", "ไทย", "๒๔"]),
+        (["กน"], "กนี", ["ก", "นี"]),  # no word ends inside what a reader takes for one character
+        (["ລາວ"], "ລາວ໒", ["ລາວ", "໒"]),
+        (["ខ្មែរ"], "ខ្មែរខ្មែរ។", ["ខ្មែរ", "ខ្មែរ"]),
+        (["မြန်မာ"], "မြန်မာမြန်မာ၂", ["မြန်မာ", "မြန်မာ", "၂"]),
+    ],
+)
+def test_the_words_of_a_text(words, text, expected):
+    assert found_words(words, text) == [w.text for w in split_words(Vocabulary(words).spaced([text])[0])] == expected
+    model = StaticEmbedder(Vocabulary(words), np.eye(len(words), dtype=np.float32))
+    for texts in ([text], [text, *["the"] * 20]):  # many or few texts beyond ASCII
+        np.testing.assert_allclose(model.encode(texts), plain_rows(model, texts), atol=1e-6)
+
+
+def test_a_vocabulary_without_either_splits_as_ever():
+    vocabulary = Vocabulary(["the", "cat", "ツ"])
+    texts = ["The cat, 東京都に行く", "a▁b new york", "\ud800"]
+    assert vocabulary.spaced(texts) == [*texts[:2], "\ufffd"] and not vocabulary.cuts_scripts
+    assert [vocabulary.split(text) for text in texts] == [split_words(text) for text in texts]
+
+
+@pytest.mark.full
+def test_no_character_of_an_unspaced_script_separates_words():
+    marks = [chr(c) for c in range(0x110000) if unspaced_run.fullmatch(chr(c))]
+    assert len(marks) > 100_000
+    assert not [mark for mark in marks if mark.isspace() or mark.isdecimal()]
+    assert not [mark for mark in marks if ord(mark) < 0x20000 and _is_punctuation(mark)]
+
+
+_SOME = ["a", "b", "A", "Σ", "ς", "é", "京", "東", "に", "ไ", "ท", "0", "▁", "İ", "\u0301", "한"]
+_BETWEEN = [" ", ",", "\n", "\u3000", "・", "\x1c", "\x00", "'", "_", "\u200b", "\ud800"]
+_known = st.lists(st.text(st.sampled_from(_SOME), min_size=1, max_size=9), min_size=1, max_size=12, unique=True)
+_some_texts = st.lists(st.text(st.sampled_from([*_SOME, *_BETWEEN, " ", " "]), max_size=20), min_size=1, max_size=4)
+
+
+@pytest.mark.full
+@settings(suppress_health_check=list(HealthCheck))
+@given(_known, _some_texts)
+def test_writing_texts_anew_changes_no_word(words, texts):
+    vocabulary = Vocabulary(words)
+    for text, spaced in zip(texts, vocabulary.spaced(texts), strict=True):
+        several = vocabulary.split(text)
+        assert [word.text for word in split_words(spaced)] == [word.text for word in several]
+        assert all(first.end <= second.start for first, second in pairwise(several))
+        assert Vocabulary(words).split(text.replace(" ", "  ")) == [
+            type(word)(word.text, *(place + text[:place].count(" ") for place in word[1:])) for word in several
+        ]
+
+
+def _split_by_the_pre_tokenizer(text):
+    """The definition of a word form's words: what BERT's pre-tokenizer makes of the whole text, without punctuation."""
+    pieces = BertPreTokenizer().pre_tokenize_str(text)
+    return [(piece, start, end) for piece, (start, end) in pieces if end - start > 1 or not _is_punctuation(piece)]
+
+
+@given(st.text(st.one_of(st.characters(), st.characters(max_codepoint=127), st.sampled_from(_SOME + _BETWEEN))))
+@example("㋿ ﬁne 1")
+def test_words_are_those_of_the_pre_tokenizer(text):
+    form = normalize(text)
+    assert split_words(text) == [(word, *form.span(*span)) for word, *span in _split_by_the_pre_tokenizer(form.text)]
+
+
+def test_a_letter_or_digit_of_any_script_never_divides_a_word():
+    text = "a".join(chr(point) for point in range(0x110000) if chr(point).isalnum())
+    assert len(_split_by_the_pre_tokenizer(text)) == 1
+
+
+def test_bags_hold_the_words_that_encoding_finds():
+    bags = Bags.from_sentences(["york city 東京に", "York new"], Vocabulary(["york", "city", "東京", "に"]))
+    assert bags.rows.tolist() == [0, 1, 2, 3, 0] and bags.offsets.tolist() == [0, 4, 5]
+
+
+@pytest.mark.needs("jieba", "sudachipy", "pythainlp")
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("zh", "我爱北京天安门，2024年 iPhone！", ["我", "爱", "北京", "天安门", "2024", "年", "iPhone"]),
+        ("zh-Hant", "買T恤", ["買", "T", "恤"]),
+        ("cmn", "北京", ["北京"]),
+        ("ja", "東京都に行く。iPhoneを買った", ["東京", "都", "に", "行く", "iPhone", "を", "買っ", "た"]),
+        ("jpn", "国際連合", ["国際", "連合"]),
+        pytest.param("th", "ฉันรักภาษาไทย Thai ๒๔", ["ฉัน", "รัก", "ภาษาไทย", "Thai", "๒๔"], marks=pytest.mark.full),
+        ("de_AT", "Das Wetter, heute: schön!", ["Das", "Wetter", "heute", "schön"]),
+        ("und", "東京都に", ["東京都に"]),
+        (None, "東京に行く。 Tom!", ["東京に行く", "Tom"]),
+        ("de", "Das ist's, Tom.", ["Das", "ist", "s", "Tom"]),
+        ("ja", "TomとTomは東京に行く。", ["Tom", "と", "Tom", "は", "東京", "に", "行く"]),
+        ("zh-Hans", "我们今天去北京，Tom！", ["我们", "今天", "去", "北京", "Tom"]),
+    ],
+)
+def test_texts_are_cut_by_language(language, text, expected):
+    words = word_finder(language)(text)
+    assert [word.text for word in words] == [text[word.start : word.end] for word in words] == expected
+    assert word_finder(language)(text) == words
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("language", "stretch"), [("zh", "北京"), ("ja", "東京"), ("th", "ไทย")])
+def test_a_stretch_of_any_length_is_cut_and_loses_nothing(language, stretch):
+    pytest.importorskip({"zh": "jieba", "ja": "sudachipy", "th": "pythainlp"}[language])
+    words = [word.text for word in word_finder(language)(stretch * 8_000)]
+    assert "".join(words) == stretch * 8_000
+    assert words.count(stretch) > 7_900
+
+
+test_what_is_no_language_code_or_a_script_that_nothing_cuts_is_refused = refused(
+    *((lambda code=code: word_finder(code), "give an ISO 639 code") for code in (
+        "german", "", "d", "de DE", "../x", 7)),
+    *((lambda code=code: word_finder(code), f"{name}.*put spaces between.*'und'") for code, name in (
+        ("lo", "Lao"), ("khm", "Khmer"), ("my-MM", "Burmese"))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("language", "module"), [("zh", "jieba"), ("ja", "sudachipy"), ("th", "pythainlp")])
+def test_a_missing_segmenter_is_named(language, module, monkeypatch):
+    for made in (word_finder, segmentation._chinese, segmentation._japanese, segmentation._thai):
+        made.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"{module}.*pellucid\[languages\]"):
+        word_finder(language)
+
+
+@pytest.mark.needs("jieba", "sudachipy", "pythainlp")
+@pytest.mark.full
+def test_cutting_writes_nothing_and_says_nothing(tmp_path):
+    program = (
+        "import socket; socket.socket.connect = None\n"
+        "from pellucid.static.training.segmentation import word_finder\n"
+        "for language, text in (('zh', '我爱北京'), ('ja', '東京都に'), ('th', 'ฉันรักไทย')):\n"
+        "    assert len(word_finder(language)(text)) == 3\n"
+    )
+    places = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, env={**os.environ, **places}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.rglob("*")) == []
+
+
+EN_DE = ("en", "de")
+PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]
+
+
+def read(file, languages=EN_DE):
+    return list(read_parallel(file, languages))
+
+
+@pytest.mark.parametrize(("name", "opener"), [("p.tsv", open), ("p.tsv.xz", lzma.open), ("p.tsv.gz", gzip.open)])
+@pytest.mark.parametrize("header", ["", "en\tde\n", "EN\tDE\n", "\ufeffen\tde\r\n", "\ufeff"])
+def test_two_columns(tmp_path, name, opener, header):
+    with opener(tmp_path / name, "wt", encoding="utf-8", newline="\n") as file:
+        file.write(header + "Go.\tGeh.\r\n\nRun!\t Lauf! \n")
+    assert read(tmp_path / name) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "pairs"),
+    [
+        ("de\ten\nGeh.\tGo.\nLauf!\tRun!\n", EN_DE, PAIRS),
+        ("zh\ten\n去\tgo\n", ("en", "zh-Hans"), [("go", "去")]),
+    ],
+)
+def test_a_header_may_name_the_columns_the_other_way_round_and_needs_no_region(tmp_path, text, languages, pairs):
+    assert read(written(tmp_path / "p.tsv", text.encode()), languages) == pairs
+
+
+@given(st.lists(st.tuples(*[st.text(st.characters(exclude_characters="\n\r\t\0", exclude_categories=["Cs"]))] * 2)))
+def test_only_a_line_end_of_a_text_file_shifts_a_line(tmp_path_factory, pairs):
+    """U+2028 or a form feed end a line elsewhere; here they must not."""
+    pairs = [(f"x{one}x", f"y{other}y") for one, other in pairs]
+    path = tmp_path_factory.mktemp("pairs") / "p.tsv"
+    path.write_bytes("".join(f"{one}\t{other}\n" for one, other in pairs).encode())
+    assert read(path) == pairs
+
+
+test_what_cannot_be_read = refused(
+    *((lambda tmp_path, name=name, content=content: read(written(tmp_path / name, content)), message, CorpusError)
+      for name, content, message in [
+        ("p.tsv", b"en\tfr\nGo.\tVa.\n", r"p\.tsv holds en and fr by its header, not en and de"),
+        ("p.tsv", b"en\tde\nGo.\tGeh.\nRun! Lauf!\n", r"p\.tsv, line 3: no tab"),
+        ("p.tsv", b"Go.\tGeh.\tCC-BY\n", r"p\.tsv, line 1: 3 columns"),
+        ("p.tsv", b"Go.\tGeh.\nRun!\t \n", r"p\.tsv, line 2: a sentence has no translation \('Run!'\)"),
+        ("p.tsv", b"\tGeh.\n", r"p\.tsv, line 1: a sentence has no translation \('Geh\.'\)"),
+        ("p.tsv", b"Go.\tGeh\xff.\n", r"p\.tsv, line 1 is not UTF-8"),
+        ("q.tsv.xz", b"no xz", "damaged"),
+        ("p.txt", b"Go.\tGeh.\n", r"p\.txt is not a \.tsv file"),
+    ]),
+    (lambda tmp_path: read(tmp_path / "none.tsv"), r"parallel file not found: .*none\.tsv", CorpusError),
+    *((lambda wrong=wrong: read(wrong), r"the path of a \.tsv file") for wrong in (["a", "b"], ("a", "b"), None)),
+)  # fmt: skip
+
+
+def test_real_pairs(shared):
+    pairs = read(shared / "data/parallel/tatoeba/en-ja.tsv.xz", ("ja", "en"))
+    assert len(pairs) == 43_128 and pairs[0] == ("行け。", "Go.")
+
+
+@given(st.integers(1, 9), st.integers(0, 40), st.integers(0, 2**32))
+def test_no_encoder_has_a_place_of_its_own_in_the_rounds(count, rounds, seed):
+    names = [f"encoder {index}" for index in range(count)]
+    orders = shuffled_rounds(names, rounds, seed)
+    assert len(orders) == rounds and all(sorted(order) == names for order in orders)
+    firsts = Counter(order[0] for order in orders)
+    assert max(firsts[name] for name in names) - min(firsts[name] for name in names) <= 1
+    assert orders == shuffled_rounds(names, rounds, seed)
+
+
+def test_a_race_times_every_encoder_in_every_round():
+    calls = Counter()
+    encoders = {name: lambda texts, name=name: calls.update({name: len(texts)}) for name in ("pellucid", "peer")}
+    results = race(encoders, ["text"] * 3000, 4, 0)
+    assert calls == dict.fromkeys(encoders, 2000 + 4 * 3000)
+    assert all(speed["best_texts_per_cpu_s"] >= speed["texts_per_cpu_s"] > 0 for speed in results.values())
+    assert race_markdown(results).count("\n") == 3

@@ -27,7 +27,8 @@ from pellucid.text.sentences import sentence_spans
 
 SPREAD = 1.75
 """How much further apart the parts are than the sentences' vectors: chosen for the sizes of Shapley values, on the
-MedQuAD answers and SciFact abstracts of `benchmarks/passages.py`; it does not change their order."""
+MedQuAD answers and SciFact abstracts of `benchmarks/passages.py` (tag `experiments-2026-11`); it does not change their
+order."""
 
 
 class SentenceReasons(Reasons):

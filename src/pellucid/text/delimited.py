@@ -208,14 +208,14 @@ def _tab_quoting(lines: Iterable[str], name: str | None) -> str:
 
     A warning, if there is a `name`, tells where a cell in quotation marks may span lines.
     """
-    lines = iter(lines)
-    if next(lines, "").startswith('"'):
+    lines, quoting = iter(lines), "none"
+    header = next(lines, "")
+    if header.startswith('"'):
         return "csv"
-    quoting = "none"
     for line in lines:
         if '"' in line:
             quoting = "csv"
-            if not _TAB_ROW.fullmatch(line):
+            if not _TAB_ROW.fullmatch(line) or re.sub(_QUOTED, "", line).count("\t") != header.count("\t"):
                 if name is not None and line.count('"') % 2:
                     warn(
                         f"{name}: quotation marks are read as text, such as that in {line!r:.60}. If they are around "

@@ -53,14 +53,15 @@ LOW_COVERAGE = 0.5
 SPELLED_WORD_SHARE = 0.5
 """What a word counts in a coverage that is known by its spelling alone.
 
-About the mean cosine of its vector to the word's own, for words held out: 0.56 (`papers/swe/spelling.py --prefixes`).
+About the mean cosine of its vector to the word's own, for words held out: 0.56 (`papers/swe/spelling.py --prefixes`,
+under the tag `experiments-2026-11`).
 """
 
 PARTIAL_WORD_THRESHOLD = 2 / 3
 """A word is named in notes with what it is read as if this part of it is known, or less.
 
 Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign. How many
-words of real texts that names: `papers/swe/spelling.py --prefixes`.
+words of real texts that names: `papers/swe/spelling.py --prefixes`, under the tag `experiments-2026-11`.
 """
 
 
