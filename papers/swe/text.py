@@ -11,7 +11,6 @@ instructions for bfloat16, and what it gives is kept.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import random
 import re
 from collections import Counter, defaultdict
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.kit import Figure, Table, run_script
+from papers.kit import Figure, Kept, Table, experiment, run_script
 from papers.local_tasks import read_records
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
 from pellucid import StaticEmbedder, evaluate
@@ -41,6 +40,7 @@ from recipes.static_multi import in_half
 
 PLACES = (1, 3, 10, 30, 100, 200)  # of each word
 EDGES = sorted({0, *PLACES, *(2 * count for count in PLACES[:-1])})  # between the stretches of places summed apart
+STRETCHES = [(0, count) for count in PLACES] + [(count, 2 * count) for count in PLACES[:-1]]  # of which models are made
 LEAST = 400  # sentences that hold a word
 WORDS = (2, 20)  # of a sentence
 BATCH = 64  # sentences
@@ -48,6 +48,7 @@ PASSAGES, LENGTH = 6_000, 100  # of MedQuAD, words of one at least
 TRAINING = replace(TRAINED, steps=1_000)
 READ = ExtractionSettings(sentence_words=(1, 1_000))
 TASKS = ("STS", "Retrieval")
+FORMS = ("sentences", "passages")
 
 
 @dataclass(eq=False)
@@ -56,7 +57,7 @@ class Trials:
 
     Attributes:
         data: folder of the data sets.
-        work_dir: where state and scores are kept.
+        work_dir: where the teacher's passes are kept.
     """
 
     data: Path
@@ -67,52 +68,40 @@ class Trials:
         """The teacher, in bfloat16 where that is fast."""
         return in_half(open_teacher())
 
-    def scores(self, model: StaticEmbedder) -> list[float]:
+    def start(self, found: Extraction) -> StaticEmbedder:
+        """Return the model of what a pass left, not distilled."""
+        return distill_extraction(found, subwords_of(self.teacher), pca=PCA, refinement=UNTRAINED)
+
+    def scores(self, model: StaticEmbedder) -> dict[str, float]:
         """Return the means of STS and retrieval."""
-        means = evaluate(model, data=self.data, tasks=TASKS, cache_dir=self.work_dir / "scores").means
-        return [means[kind] for kind in TASKS]
+        means = evaluate(model, data=self.data, tasks=TASKS).means
+        return {kind: means[kind] for kind in TASKS}
 
-    def places(self) -> Table:
-        """Return what each number of places gives, with the same words and sentences."""
-        words, texts = chosen_text(self.data / "raw_english" / "open_licence.txt.xz")
-        print(f"{len(words):,} words, {len(texts):,} sentences", flush=True)
-        sums = self.place_sums(words, texts)
+    @cached_property
+    def chosen(self) -> tuple[list[str], list[str]]:
+        """Words that stand in enough sentences, and sentences that hold each often enough."""
+        return chosen_text(self.data / "raw_english" / "open_licence.txt.xz")
 
-        def model(first: int, last: int) -> StaticEmbedder:
-            inside = slice(EDGES.index(first), EDGES.index(last))
-            vectors = sums[inside].sum(axis=0) / (last - first)
-            found = Extraction(words, np.ones(len(words), np.int64), vectors, texts, np.zeros((0, 1), np.float16))
-            return distill_extraction(found, subwords_of(self.teacher), pca=PCA, refinement=UNTRAINED)
-
-        rows = [
-            [str(count), *self.scores(model(0, count)), *(self.scores(model(count, 2 * count)) if more else [None] * 2)]
-            for count, more in zip(PLACES, [*PLACES[1:], None])
-        ]
-        return Table(["places of a word", *TASKS, "STS, the next", "Retrieval, the next"], rows)
-
-    def place_sums(self, words: Sequence[str], texts: Sequence[str]) -> Any:
-        """Return the sums of the teacher's vectors of each word in each stretch of its places: [stretches, words, d].
+    @cached_property
+    def sums(self) -> Any:
+        """The sums of the teacher's vectors of each word in each stretch of its places: [stretches, words, d].
 
         Batches hold sentences of one length and come in a random order, so that early places are not the short ones.
         """
+        words, texts = self.chosen
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
         random.Random(0).shuffle(batches)
         row_of = {word: row for row, word in enumerate(words)}
         stretch_of = np.searchsorted(EDGES, np.arange(EDGES[-1]), side="right") - 1
-        digest = hashlib.sha256(repr([EDGES, *words, *texts]).encode()).hexdigest()[:16]
-        path = self.work_dir / f"places-{digest}.npy"
-        if not path.exists():
-            sums = np.zeros((len(EDGES) - 1, len(words), self.teacher.get_embedding_dimension()), np.float32)
-            seen = np.zeros(len(words), np.int64)
-            for batch in batches:
-                for row, vector in self._read([texts[number] for number in batch], row_of):
-                    if seen[row] < EDGES[-1]:
-                        sums[stretch_of[seen[row]], row] += vector
-                        seen[row] += 1
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, sums)
-        return np.load(path)
+        sums = np.zeros((len(EDGES) - 1, len(words), self.teacher.get_embedding_dimension()), np.float32)
+        seen = np.zeros(len(words), np.int64)
+        for batch in batches:
+            for row, vector in self._read([texts[number] for number in batch], row_of):
+                if seen[row] < EDGES[-1]:
+                    sums[stretch_of[seen[row]], row] += vector
+                    seen[row] += 1
+        return sums
 
     def _read(self, texts: Sequence[str], row_of: dict[str, int]) -> Iterator[tuple[int, Any]]:
         """Yield the word and the teacher's vector of each place."""
@@ -120,18 +109,28 @@ class Trials:
         places = [[word._replace(text=word.text.lower()) for word in split_words(text)] for text in texts]
         return zip(*word_vectors(texts, places, states, spans, row_of))
 
-    def passages(self) -> Table:
-        """Return what the same text gives as passages and as sentences, to the teacher's pass and to distillation."""
+    @cached_property
+    def passes(self) -> dict[str, Extraction]:
+        """What the teacher's pass leaves of the same text as sentences and as passages."""
         passages = list(medquad_passages(self.data))
         texts = {"sentences": list(chain.from_iterable(passages)), "passages": [" ".join(one) for one in passages]}
-        read = {name: extract(self.teacher, some, self.work_dir / name, READ) for name, some in texts.items()}
-        rows = []
-        for name, found in read.items():
-            print(f"{name}: {len(found.sentences):,}", flush=True)
-            start = distill_extraction(found, subwords_of(self.teacher), pca=PCA, refinement=UNTRAINED)
-            rows.append([name, "-", *self.scores(start)])
-            rows += [[name, other, *self.scores(tuned(start, read[other]))] for other in read]
-        return Table(["extracted from", "distilled on", *TASKS], rows, left=2)
+        return {name: extract(self.teacher, some, self.work_dir / name, READ) for name, some in texts.items()}
+
+
+@experiment(*({"first": first, "last": last} for first, last in STRETCHES))
+def places_row(trials: Trials, first: int, last: int) -> dict[str, float]:
+    """Return the scores of a model of some places of each word, with the same words and sentences for all."""
+    words, texts = trials.chosen
+    vectors = trials.sums[EDGES.index(first) : EDGES.index(last)].sum(axis=0) / (last - first)
+    found = Extraction(words, np.ones(len(words), np.int64), vectors, texts, np.zeros((0, 1), np.float16))
+    return trials.scores(trials.start(found))
+
+
+@experiment(extracted=FORMS, distilled=("-", *FORMS))
+def passages_row(trials: Trials, extracted: str, distilled: str) -> dict[str, float]:
+    """Return the scores of a model extracted from a form of the text and distilled on one, or not."""
+    start = trials.start(trials.passes[extracted])
+    return trials.scores(start if distilled == "-" else tuned(start, trials.passes[distilled]))
 
 
 def chosen_text(corpus: Path) -> tuple[list[str], list[str]]:
@@ -190,15 +189,19 @@ def tuned(start: StaticEmbedder, read: Extraction) -> StaticEmbedder:
     return StaticEmbedder(start.vocabulary, refine(vectors, bags, teacher, TRAINING))
 
 
-TABLES = {"places": Trials.places, "passages": Trials.passages}
-
-
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Make the models and yield the tables."""
-    trials = Trials(options.data, options.work_dir)
-    for name in options.only:
-        yield name, TABLES[name](trials)
+    """Make the models that are not measured yet and yield the tables."""
+    trials, kept = Trials(options.data, options.work_dir), Kept(options.work_dir / "rows-.jsonl")
+    if "places" in options.only:
+        scores = {(row["first"], row["last"]): [row[k] for k in TASKS] for row in places_row.rows(kept, trials)}
+        lines = [[str(n), *scores[0, n], *scores.get((n, 2 * n), [None] * len(TASKS))] for n in PLACES]
+        yield "places", Table(["places of a word", *TASKS, "STS, the next", "Retrieval, the next"], lines)
+    if "passages" in options.only:
+        rows = [list(row.values()) for row in passages_row.rows(kept, trials)]
+        yield "passages", Table(["extracted from", "distilled on", *TASKS], rows, left=2)
 
 
 if __name__ == "__main__":
-    run_script(measure, data="raw_english/ and so on", work_dir="state and scores", only=TABLES, threads=1)
+    run_script(
+        measure, data="raw_english/ and so on", work_dir="state and scores", only=("places", "passages"), threads=1
+    )
