@@ -1,4 +1,4 @@
-"""The command line: what it writes, where, and how it ends."""
+"""The command line: what it writes, where, and how it ends; no command replaces what is there unless it is told to."""
 
 import gzip
 import json
@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,14 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import pellucid
 from commands import all_commands, run_command
+from files import written
 from pellucid import __version__, progress
-from pellucid.bulk import read_shards
+from pellucid.bulk import duplicates, read_shards, write_kept
 from pellucid.cli import app as cli
 from pellucid.cli.app import app
+from pellucid.errors import InputError
 from pellucid.persistence import folder as model_folder
 from tables import CONTROLS
 
@@ -41,8 +45,9 @@ def models(fruit, tmp_path_factory, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def run(models):
-    """Run a command in this process, with the bundled models of `models`."""
+def run(models, tmp_path, monkeypatch):
+    """Run a command in this process and in an empty folder, with the bundled models of `models`."""
+    monkeypatch.chdir(tmp_path)
     return run_command
 
 
@@ -64,10 +69,11 @@ def shell(model: Path, script: str, **more: object) -> subprocess.CompletedProce
 # --- encode -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", [1, 5, 100])
-def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path, monkeypatch, block):
+@pytest.mark.parametrize(("block", "options"), [(1, []), (5, []), (100, []), (5, ["texts.jsonl", "--field", "body"])])
+def test_npy_holds_what_encode_returns(run, texts, fruit, tmp_path, monkeypatch, block, options):
     monkeypatch.setattr(cli, "_BLOCK_TEXTS", block)
-    run("encode", texts, "-o", tmp_path / "rows.npy")
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS))
+    run("encode", *(options or [texts]), "-o", tmp_path / "rows.npy")
     rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
     assert rows.dtype == np.float32 and rows.shape == (len(TEXTS), 3) and (rows == fruit.encode(TEXTS)).all()
 
@@ -82,16 +88,7 @@ def test_json_lines_go_to_stdout_and_keep_every_bit(run, texts, fruit):
 def test_no_texts_give_a_whole_file_without_rows(run, tmp_path, suffix):
     path = tmp_path / f"rows.{suffix}"
     run("encode", "-", "-o", path, stdin="")
-    if suffix == "npy":
-        assert np.load(path).shape == (0, 3)
-    else:
-        assert path.read_text() == ""
-
-
-def test_formats_are_read_by_name_and_field(run, texts, fruit, tmp_path):
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS))
-    run("encode", tmp_path / "texts.jsonl", "--field", "body", "-o", tmp_path / "rows.npy")
-    assert (np.load(tmp_path / "rows.npy") == fruit.encode(TEXTS)).all()
+    assert (np.load(path).shape == (0, 3)) if suffix == "npy" else (path.read_text() == "")
 
 
 def test_stdin_is_read_as_utf8_lines(run):
@@ -129,8 +126,7 @@ _SILENT = ("serve", "mcp", "evaluate", "doctor")  # they wait, ask the hub, or r
 
 @pytest.mark.full
 @pytest.mark.parametrize("value", ["", "nan"])
-def test_a_wrong_value_of_any_option_ends_well_or_with_one_line(models, tmp_path, monkeypatch, value):
-    monkeypatch.chdir(tmp_path)
+def test_a_wrong_value_of_any_option_ends_well_or_with_one_line(run, value):
     Path("good.txt").write_text("the apple\na pear\nthe car\n", encoding="utf-8")
     tried = 0
     for path, command in all_commands():
@@ -148,8 +144,7 @@ def test_a_wrong_value_of_any_option_ends_well_or_with_one_line(models, tmp_path
 
 @pytest.mark.full
 @pytest.mark.parametrize("command", _READERS)
-def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
+def test_odd_and_damaged_input_ends_well_or_with_one_line(run, command):
     good = "the apple\na pear\nthe car\n"
     odd = {
         "good.txt": good.encode(), "empty.txt": b"", "blank.txt": b"\n \n", "open.txt": b"apple", "dos.txt": b"\r\n",
@@ -247,40 +242,31 @@ def test_models_lists_what_the_card_says(run, models):
 def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_path):
     from pellucid.evaluation import evaluating
 
-    asked = {}
-
-    def fake(model, **settings):
-        asked.update(settings, model=model)
-        return evaluating.Results("toy", (evaluating.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
-
-    monkeypatch.setattr(evaluating, "evaluate", fake)
+    row = evaluating.TaskScore("STS15", "STS", "cosine_spearman", 83.14)
+    monkeypatch.setattr(evaluating, "evaluate", asked := Mock(return_value=evaluating.Results("toy", (row,))))
     shown = run("evaluate", "-m", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
-    assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
     assert "STS15 STS cosine_spearman 83.1" in " ".join(shown.split())
     assert json.loads(run("evaluate", "-m", "toy", "--data", tmp_path, "--json").stdout)["rows"][0]["score"] == 83.14
-    assert asked["tasks"] is None
+    assert asked.call_args_list == [
+        call("toy", data=tmp_path, tasks=tasks, cache_dir=None) for tasks in (["STS15", "SICK-R"], None)
+    ]
 
 
 def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_path, fruit):
     import pellucid.static.training.distill  # the module, whose function is replaced
 
-    asked = {}
-
-    def fake(teacher, corpus, **settings):
-        asked.update(settings, teacher=teacher, corpus=corpus)
-        return fruit
-
-    monkeypatch.setattr(pellucid.static.training.distill, "distill", fake)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pellucid.static.training.distill, "distill", asked := Mock(return_value=fruit))
     Path("corpus.txt").write_text("an apple\n")
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
     result = run("distill", "corpus.txt", "--teacher", "teacher", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
     assert pellucid.load(tmp_path / "model").vectors.dtype == np.int8
-    settings = asked["pca"].dimensions, asked["refinement"].steps, asked["extraction"]
-    assert (*settings[:2], settings[2].max_vocabulary, settings[2].cased) == (64, 5, 1000, True)
-    assert (asked["teacher"], str(asked["corpus"])) == ("teacher", "corpus.txt")
-    assert asked["work_dir"] == tmp_path / "model.work"
+    (teacher, corpus), settings = asked.call_args
+    words = settings["extraction"]
+    assert (teacher, str(corpus), settings["work_dir"]) == ("teacher", "corpus.txt", tmp_path / "model.work")
+    assert (settings["pca"].dimensions, settings["refinement"].steps, words.max_vocabulary, words.cased) == (
+        64, 5, 1000, True,
+    )  # fmt: skip
 
 
 # What is typed wrongly, how it ends, and words of the answer; static-en has five words here.
@@ -313,12 +299,12 @@ MISTAKES = [
     ("edit -o mine --scale 1=much", 2, "is not DIMENSION=FACTOR"),
     ("edit -o mine --rename 1=a --rename 1=b", 2, "'1' is given twice"),
     ("edit -o mine --merge 1", 1, "two dimensions"),
+    ("edit -o mine --rename 0=x --rename 1=x", 1, "have the same name"),
 ]
 
 
 @pytest.mark.parametrize(("command", "code", "words"), MISTAKES)
-def test_a_mistake_gets_the_way_out_and_writes_nothing(run, texts, tmp_path, monkeypatch, command, code, words):
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_gets_the_way_out_and_writes_nothing(run, texts, tmp_path, command, code, words):
     (tmp_path / "empty.txt").touch()
     (tmp_path / "field.jsonl").write_text('{"body": "apple"}\n')
     before = set(tmp_path.iterdir())
@@ -340,10 +326,7 @@ def test_version(run):
 
 
 def test_an_interrupt_ends_with_130(run, monkeypatch):
-    def interrupted(name):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "open_model", interrupted)
+    monkeypatch.setattr(cli, "open_model", Mock(side_effect=KeyboardInterrupt))
     result = run("describe", "apple", code=130)
     assert result.stderr == "interrupted\n" and result.stdout == ""
 
@@ -379,10 +362,8 @@ def test_a_closed_output_is_quiet_and_a_full_disk_is_told_in_one_line(models, co
 
 def test_a_real_interrupt_leaves_no_file(models, tmp_path):
     command = [sys.executable, "-m", "pellucid", "encode", "-m", models / "static-en", "-o", tmp_path / "rows.npy"]
-
-    def listen() -> None:  # a test run started in the background of a shell ignores SIGINT, and so would its children
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
+    # a test run started in the background of a shell ignores SIGINT, and so would its children
+    listen = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, preexec_fn=listen, **pipes) as process:
         while not any(path.suffix == ".part" for path in tmp_path.iterdir()):  # it is there as soon as reading begins
@@ -421,12 +402,9 @@ def test_no_text_or_file_can_steer_the_terminal(run, tmp_path):
     assert "[red]" in shown[1].stdout
 
 
-def test_a_warning_is_one_line_that_steers_no_terminal(models):
-    code = (
-        "import warnings; from pellucid.cli import app; app._show_warning(UserWarning('a \\x1b[31m\\nb'), UserWarning)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "warning: a \u241b[31m b\n"
+def test_a_warning_is_one_line_that_steers_no_terminal(capsys):
+    cli._show_warning(UserWarning("a \x1b[31m\nb"), UserWarning)
+    assert capsys.readouterr().err == "warning: a \u241b[31m b\n"
 
 
 # --- finding one's way ------------------------------------------------------------------------------------------------
@@ -478,27 +456,115 @@ def test_without_a_terminal_long_work_prints_lines(monkeypatch, capsys):
     assert capsys.readouterr().err == "reading: 20 of 50 texts after 31 s\nreading: 50 of 50 texts after 61 s\n"
 
 
-# --- a program of its own or a function -------------------------------------------------------------------------------
+# --- looking into a model and changing it -----------------------------------------------------------------------------
 
 
-def test_the_command_line_runs_twice_in_one_process_and_leaves_it_as_it_was(models):
-    program = """
-    import sys, warnings
-    from pellucid.cli.app import main
-    from pellucid.cli import app
-    before = warnings.showwarning, warnings.filters[:], sys.stdout.errors, sys.stderr.errors
-    for command in (["models"], ["explain", "a cat", "a dog", "--json"], ["index", "--help"], ["nothing"], ["models"]):
-        sys.argv = ["pellucid", *command]
-        try:
-            main()
-        except SystemExit as end:
-            print(command[0], end.code)
-    after = warnings.showwarning, warnings.filters[:], sys.stdout.errors, sys.stderr.errors
-    print("as before" if after == before else (before, after))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, encoding="utf-8", check=True
-    )
-    ends = [line for line in done.stdout.splitlines() if re.fullmatch(r"(models|explain|index|nothing) \S+", line)]
-    assert ends == ["models 0", "explain 0", "index 0", "nothing 2", "models 0"]
-    assert done.stdout.splitlines()[-1] == "as before"
+@pytest.fixture
+def encoder(monkeypatch, fruit):
+    """The model that every command opens: an encoder with fitted reasons."""
+
+    def encode(texts):
+        return fruit.encode(texts) + 0.1
+
+    model, draw = pellucid.load(encode), np.random.default_rng(0)
+    texts = [" ".join(draw.choice(fruit.vocabulary.forms, draw.integers(1, 6))) for _ in range(250)]
+    model.fit_reasons(texts, table=fruit, show_progress_bar=False)
+    monkeypatch.setattr("pellucid.cli.app.open_model", lambda *_: model)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["words", "measured", "sentences"])
+def test_a_command_takes_the_kind_of_reasons(run, encoder, kind):
+    shown = run("explain", "apple and pear", "the pear", "--reasons", kind).stdout
+    assert shown.split() == str(encoder.with_reasons(kind).explain("apple and pear", "the pear")).split()
+    assert ("texts read" in shown) == (kind == "measured")
+
+
+@pytest.mark.parametrize("kind", ["audit", "duplicates"])
+def test_reports_go_to_the_screen_to_json_and_to_a_page(run, texts, kind):
+    assert json.loads(run(kind, texts, "--json").stdout)["kind"] == kind
+    assert "static model" in run(kind, texts).stdout
+    told = run(kind, texts, "--html", "page.html")
+    assert (told.stdout, told.stderr) == ("", "wrote page.html\n")
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+
+
+def test_an_edited_model_is_what_the_methods_make(run, fruit, models):
+    first, second, third = fruit.dimensions.names
+    run("edit", "-o", "mine", "--without", "1", "--rename", "0=fruit", "--scale", "2=0.5")
+    mine, expected = pellucid.load("mine"), fruit.scale({2: 0.5}).without(1).rename({first: "fruit"})
+    assert mine.dimensions.names == expected.dimensions.names == ["fruit", third]
+    assert mine.encode(TEXTS) == pytest.approx(expected.encode(TEXTS), abs=1e-6)
+    Path("pairs.tsv").write_text("the apple\ta pear\nbicycle\tpear and car\n")
+    compared = json.loads(run("compare", "pairs.tsv", "-m", "static-en", "-m", "mine", "--json").stdout)
+    assert compared["names"] == ["static-en", "mine"] and len(compared["scores"]) == 2
+    for edits, names in (
+        (["--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1"], ["fruit + wheels", third]),
+        # what was called so before is gone
+        (["--rename", f"0={second}", "--rename", f"1={first}", "--without", first], [first, third]),
+    ):
+        run("edit", "-o", "mine", "--overwrite", *edits)
+        assert pellucid.load("mine").dimensions.names == names
+
+
+# --- files that are there ---------------------------------------------------------------------------------------------
+
+
+def outputs():
+    """Yield the arguments that call each command, an option of it that names an output, and whether it may replace."""
+    for arguments, command in all_commands():
+        options = {option for param in command.params for option in param.opts}
+        given = list(arguments)
+        for param in command.params:
+            if param.required and "--output" not in param.opts:
+                given += [*([param.opts[0]] if param.opts[0].startswith("-") else []), "texts.txt"]
+        for output in {"--output", "--html", "--keep"} & options:
+            yield pytest.param(given, output, "--overwrite" in options, id=f"{' '.join(arguments)} {output}")
+
+
+@pytest.mark.parametrize(("arguments", "output", "has_option"), sorted(outputs(), key=str))
+def test_what_is_there_is_refused_before_any_work(run, texts, models, tmp_path, arguments, output, has_option):
+    name = "out.npy" if output != "--output" or arguments == ["encode"] else "made"
+    Path(name).write_text("mine") if name == "out.npy" else shutil.copytree(models / "static-en", name)
+
+    def contents():
+        return {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
+
+    before, said = contents(), run(*arguments, output, name, code=1).stderr
+    assert said == f"error: {name} exists and is not empty; replace it with --overwrite, or give a new name\n"
+    assert contents() == before and has_option
+
+
+def test_an_output_is_replaced_on_request(run, texts, fruit):
+    for name in ("page.html", "rows.npy"):
+        Path(name).write_text("mine")
+    run("explain", "apple", "pear", "--html", "page.html", "--overwrite")
+    run("encode", texts, "--overwrite", "-o", "rows.npy")
+    assert "<html" in Path("page.html").read_text() and len(np.load("rows.npy")) == len(TEXTS)
+    run("edit", "-o", "mine", "--without", "0")
+    run("edit", "-m", "mine", "-o", "./mine", "--without", "0", "--overwrite")
+    assert pellucid.load("mine").dimensions.names == fruit.dimensions.names[2:]
+    Path("notes").mkdir()
+    Path("notes/letter.txt").write_text("mine")
+    said = run("edit", "-o", "notes", "--without", "1", "--overwrite", code=1).stderr
+    assert "holds no pellucid model" in said and Path("notes/letter.txt").read_text() == "mine"
+    texts.write_text("the apple\na pear\nthe apple\n")
+    run("duplicates", texts, "--keep", texts, "--overwrite")
+    assert texts.read_text() == "the apple\na pear\n"
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
+def test_what_holds_nothing_is_no_reason_to_ask(run, texts, make):
+    make(Path("out.npy"))
+    run(*(["encode", texts] if make is Path.touch else ["edit", "--without", "0"]), "-o", "out.npy")
+
+
+def test_functions_that_write_a_file_replace_none_unasked(tmp_path, fruit):
+    texts, other = written(tmp_path / "texts.txt", "apple\napple\npear\n"), written(tmp_path / "other.txt", "mine")
+    report = duplicates(texts, fruit)
+    with pytest.raises(InputError, match=r"other\.txt exists and is not empty; give overwrite=True"):
+        write_kept(texts, report, other)
+    assert other.read_text() == "mine"
+    write_kept(texts, report, other, overwrite=True)
+    write_kept(texts, report, texts)
+    assert other.read_text() == texts.read_text() == "apple\npear\n"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,7 +20,9 @@ from pellucid.errors import CorpusError, PellucidError
 from pellucid.index import Index
 from pellucid.index.metadata import AsHeld
 from pellucid.index.records import read_documents
+from pellucid.persistence.store import locked
 from pellucid.text import CorpusFile
+from refusals import refused
 
 ROWS = [
     {"id": "1", "title": "Fruit", "text": "Apples and pears grow on trees.", "year": 1999},
@@ -49,13 +52,9 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     (tmp_path / "more.txt").write_text("A bicycle\n\nAnother bicycle and a car\n")
     said = run("index", "add", folder, tmp_path / "more.txt").stderr
     assert "added 2, 4 documents" in said and "no longer in the files stays" in said
-    found = [
-        json.loads(line)
-        for line in run("search", folder, "--json", "-k", 1, stdin="bicycle\ncar\n").stdout.splitlines()
-    ]
+    found = map(json.loads, run("search", folder, "--json", "-k", 1, stdin="bicycle\ncar\n").stdout.splitlines())
     assert [hits["hits"][0]["id"] for hits in found] == ["more.txt:1", "more.txt:3"]
     run("index", "delete", folder, "more.txt:1", "more.txt:3")
-    assert "no document 'x'" in run("index", "delete", folder, "x", code=1).stderr
     assert json.loads(run("index", "list", folder, "--json").stdout)["documents"] == 2
     assert "fields: lang (string), year (number)" in run("index", "list", folder).stdout
     assert "all is well" in run("index", "verify", folder).stdout
@@ -73,8 +72,6 @@ def test_words_that_are_not_searched_are_named(folder):
 
 
 def test_the_sentence_of_a_hit_stands_below_it_and_one_hit_can_be_set_apart(folder):
-    from pellucid import Index
-
     with Index.open(folder) as index:
         hits = index.search("apples and cars")
         apart = hits.why(1)
@@ -84,7 +81,6 @@ def test_the_sentence_of_a_hit_stands_below_it_and_one_hit_can_be_set_apart(fold
         assert lines[below].strip() == hit.explain().summary().partition(": ")[2]
         assert lines[below + 1].strip().replace("[", "").replace("]", "") == hit.text and "[" in lines[below + 1]
     assert run("search", folder, "apples and cars", "--why", "1").stdout.split() == str(apart).split()
-    assert "rank 3 is not in this list of 2" in run("search", folder, "apples and cars", "--why", "3", code=1).stderr
 
 
 def test_of_a_long_text_the_words_around_the_match_are_shown_and_marked(tmp_path):
@@ -98,54 +94,34 @@ def test_of_a_long_text_the_words_around_the_match_are_shown_and_marked(tmp_path
     assert "About [pears]" in shown and "In it, a [man] eats ripe [pears]. More" in shown
 
 
-def test_hits_with_a_low_score_are_left_out(folder):
-    every = json.loads(run("search", folder, "apple", "--json").stdout)["hits"]
-    least = every[0]["score"]
-    shown = json.loads(run("search", folder, "apple", "--json", "--min-score", str(least)).stdout)["hits"]
-    assert [hit["id"] for hit in shown] == [hit["id"] for hit in every if hit["score"] >= least]
-    ran = run("search", folder, "apple", "--min-score", "5")
-    assert ran.stdout == "No hits.\n" and not ran.stderr
-    assert "min_score is nan" in run("search", folder, "apple", "--min-score", "nan", code=1).stderr
-
-
-def test_conditions_and_weights(folder):
-    def ids(*options):
-        found = json.loads(run("search", folder, "apples and cars", "--json", *options).stdout)
-        return [hit["id"] for hit in found["hits"]]
-
-    assert ids("--where", "year>=2000") == ids("--where", "lang=en") == ["2"]
-    assert ids("--where", "year > 1990", "--where", "year!=2005") == ["1"]
-    assert set(json.loads(run("search", folder, "car", "--json", "--weight", "bm25=1").stdout)["weights"].values()) == {
-        0,
-        1,
-    }
-    assert "no dense model of this search" in run("search", folder, "car", "--steer", "qqq=-1", code=1).stderr
-    assert ids("--steer", "apple=-0.5") == ids()  # the model knows no word of the query
-    assert "is not TEXT=NUMBER" in run("search", folder, "x", "--steer", "cars", code=2).stderr
-    assert "yaer" in run("search", folder, "x", "--where", "yaer=1", code=1).stderr
-    assert "is not FIELD>=VALUE" in run("search", folder, "x", "--where", "year", code=2).stderr
-    assert "is not PART=NUMBER" in run("search", folder, "x", "--weight", "bm25", code=2).stderr
-
-
-def test_errors_are_one_line(tmp_path, rows):
-    for arguments, said in (
-        (["search", tmp_path / "none", "x"], "does not exist"),
-        (["search", rows, "x"], "rows.jsonl is a file, and an index is a folder"),
-        (["index", "build", tmp_path / "i", tmp_path / "none.txt"], "file not found"),
-        (["index", "build", rows.parent, rows], "is not empty"),
-        (["index", "build", rows.parent, rows, "--overwrite"], "is not an index"),
-        (["index", "build", tmp_path / "i", rows, "--type", "yaer=number"], "no document of"),
-        (["index", "build", tmp_path / "i", rows, "--type", "year=int"], "is 'int'"),
-        (["index", "add", rows.parent, rows], "is no index"),
-    ):
-        error = run(*arguments, code=1).stderr
-        assert error.startswith("error: ") and said in error and error.count("\n") == 1
-
-
 # What a new user types wrongly, and words of the answer; `index` is an index, `rows.jsonl` and `more.csv` are files.
 MISTAKES = [
     ("search index an apple tree", 2, 'pellucid search INDEX "several words"'),
     ("search apple index", 1, "swapped; the index comes first: pellucid search index apple"),
+    ("search none x", 1, "does not exist"),
+    ("search rows.jsonl x", 1, "rows.jsonl is a file, and an index is a folder"),
+    ("search index apple --min-score 5", 0, "No hits. "),
+    ("search index apple --min-score nan", 1, "min_score is nan"),
+    ("search index apple --why 3", 1, "rank 3 is not in this list of 1"),
+    ("search index apple --steer qqq=-1", 1, "no dense model of this search"),
+    ("search index x --steer cars", 2, "is not TEXT=NUMBER"),
+    ("search index x --weight bm25", 2, "is not PART=NUMBER"),
+    ("search index x --where yaer=1", 1, "yaer"),
+    ("search index x --where year", 2, "is not FIELD>=VALUE"),
+    ("search index x --where year>2 --where year>3", 2, "is given twice"),
+    ("search index x --where year=>3", 2, "is not FIELD>=VALUE"),
+    (f"search index apple -k {2**63}", 0, "[Apples] and pears"),
+    (f"search index x -k {'9' * 5000}", 2, "is not a whole number"),
+    ("index delete index x", 1, "no document 'x'"),
+    ("index build new none.txt", 1, "file not found"),
+    ("index build . rows.jsonl", 1, "is not empty"),
+    ("index build . rows.jsonl --overwrite", 1, "is not an index"),
+    ("index build index rows.jsonl", 1, "replace it with --overwrite"),
+    ("index build new rows.jsonl --type yaer=number", 1, "no document of"),
+    ("index build new rows.jsonl --type year=int", 1, "is 'int'"),
+    ("index build new bad.jsonl", 1, "bad.jsonl, line 2: the id 1.5 is float"),
+    ("index add index bad.jsonl", 1, "bad.jsonl, line 2: the id 1.5 is float"),
+    ("index add . rows.jsonl", 1, "is no index"),
     ("search index x --where year:1999", 2, "such as lang=en"),
     ("index compare index --queries rows.jsonl --second guides", 1, "unknown setting 'guides'"),
     ("index compare index --queries rows.jsonl --second new.json", 1, "file not found: new.json"),
@@ -163,7 +139,7 @@ MISTAKES = [
     ("report rows.jsonl", 2, "name your texts with --texts FILE"),
     ("bias --targets index", 1, "the texts of an index: pellucid index list index -o texts.csv"),
     ("duplicates index --keep kept.txt", 2, "not stdin or an index"),
-    ("index evaluate index --queries rows.jsonl --qrels bad.tsv", 1, "A cell cannot hold '\\t' or a line break\n"),
+    ("index evaluate index --queries rows.jsonl --qrels bad.tsv", 1, "A cell cannot hold '\\t' or a line break "),
 ]  # fmt: skip
 
 
@@ -174,11 +150,13 @@ def test_a_mistake_gets_the_way_out(folder, tmp_path, monkeypatch, command, code
     (tmp_path / "damaged/index.json").write_bytes((folder / "index.json").read_bytes())
     (tmp_path / "more.csv").write_text("text,colour\nA pear,green\n,red\n  ,blue\n")
     (tmp_path / "bad.tsv").write_text("query-id\tcorpus-id\tscore\n1\n")
+    (tmp_path / "bad.jsonl").write_text('{"text": "x"}\n{"text": "x", "id": 1.5}')
     (tmp_path / "rows.jsonl").write_text((tmp_path / "rows.jsonl").read_text().replace('"id"', '"_id"'))
     before = set(tmp_path.iterdir())
-    shown = run(*command.split(), code=code).stderr
-    assert words in shown, shown
-    assert set(tmp_path.iterdir()) == before
+    ended = run(*command.split(), code=code)
+    assert words in " ".join(ended.output.split()) + " ", ended.output
+    assert code != 1 or (ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1)
+    assert set(tmp_path.iterdir()) == before and len(Index.open(folder)) in ((2, 5) if code == 0 else (2,))
 
 
 def test_an_index_is_taken_where_texts_are(folder):
@@ -190,38 +168,13 @@ def test_an_index_is_taken_where_texts_are(folder):
         assert [line for line in printed if line.startswith("Query")] == headings
 
 
-def test_wrong_input_is_one_line_with_its_place(tmp_path, folder):
-    for name, content, said in (
-        ("a.jsonl", '{"text": "x", "id": 1.5}', "{}, line 1: the id 1.5 is float"),
-        ("a.jsonl", '{"text": "x", "_id": {"$oid": "7"}}', "{}, line 1: the id {{'$oid': '7'}} is dict"),
-        ("a.jsonl", '{"text": "x", "n": ' + '{"a":' * 100_000, "{}, line 1: not JSON (nested too deeply)"),
-        ("a.jsonl", '{"text": "x", "n": ' + "[" * 100_000, "{}, line 1: not JSON (nested too deeply)"),
-    ):
-        (tmp_path / name).write_text(content)
-        for command in (["build", tmp_path / "new"], ["add", folder]):
-            error = run("index", *command, tmp_path / name, code=1).stderr
-            assert error.startswith("error: ") and error.count("\n") == 1, error
-            assert said.format(tmp_path / name) in error, error
-        assert not (tmp_path / "new").exists() and len(Index.open(folder)) == 2
-
-
-def test_a_huge_number_of_hits_gives_all(folder):
-    assert len(json.loads(run("search", folder, "apples and cars", "--json", "-k", 2**63).stdout)["hits"]) == 2
-    assert run("search", folder, "x", "-k", "9" * 5000, code=2).stderr.count("Traceback") == 0
-
-
 def test_integer_ids(tmp_path, fruit):
     fruit.save_pretrained(tmp_path / "fruit")
     (tmp_path / "a.jsonl").write_text('{"id": 7, "text": "apple"}\n{"id": -8, "text": "pear"}\n{"text": "tree"}\n')
     run("index", "build", tmp_path / "index", tmp_path / "a.jsonl", "-m", tmp_path / "fruit")
     run("index", "delete", tmp_path / "index", 7)
     run("index", "delete", tmp_path / "index", "--", -8)
-    with Index.open(tmp_path / "index") as index:
-        assert [document.id for document in index] == ["a.jsonl:3"]
-        index.add(["one more"])
-        index.add(["apple"], ids=[7])
-    run("index", "delete", tmp_path / "index", 7)
-    assert "2 are left" not in run("index", "delete", tmp_path / "index", "a.jsonl:3").stderr
+    assert [document.id for document in Index.open(tmp_path / "index")] == ["a.jsonl:3"]
 
 
 # --- A build that fails or is interrupted ---
@@ -230,27 +183,20 @@ def test_integer_ids(tmp_path, fruit):
 SCRIPT = "import sys; from pellucid.cli.app import main; main()"
 
 
-def building(tmp_path, *options):
-    """Start a build that reads a pipe, and return the process and the pipe's end."""
+def started(tmp_path, *options):
+    """Start a build that reads a pipe, and wait until it writes its folder beside the index; return both."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, "index", "build", tmp_path / "index", tmp_path / "pipe.jsonl", "-m",
          tmp_path / "fruit", *options],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    return process, open(tmp_path / "pipe.jsonl", "w")  # waits for the reader
-
-
-def started(tmp_path, pipe):
-    """Give a build some of its documents, and wait until it writes its folder beside the index."""
-    for number in range(1200):
-        pipe.write(json.dumps({"id": number, "text": f"apple {number}"}) + "\n")
-    pipe.flush()
-    for _ in range(3000):
-        if list(tmp_path.glob(".index.*.part/*/commit.json")):
-            return
+    pipe = open(tmp_path / "pipe.jsonl", "w", buffering=1)  # waits for the reader
+    pipe.writelines(json.dumps({"id": number, "text": f"apple {number}"}) + "\n" for number in range(1200))
+    while not list(tmp_path.glob(".index.*.part/*/commit.json")):
+        assert process.poll() is None
         time.sleep(0.02)
-    raise AssertionError("no folder was made")
+    return process, pipe
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -261,8 +207,7 @@ def test_an_ended_build_is_no_index_and_what_a_kill_leaves_is_cleared_away(tmp_p
     if options:
         run("index", "build", tmp_path / "index", rows, "-m", tmp_path / "fruit")
     before = {path.name for path in tmp_path.iterdir()} | {"pipe.jsonl"}
-    process, pipe = building(tmp_path, *options)
-    started(tmp_path, pipe)
+    process, _pipe = started(tmp_path, *options)
     process.send_signal(end)
     said = process.communicate()[1]
     left = {path.name for path in tmp_path.iterdir()} - before
@@ -290,7 +235,6 @@ def test_a_build_that_fails_late_leaves_what_was_there(tmp_path, folder):
 def test_an_index_is_replaced_when_the_new_one_is_complete(tmp_path, folder, rows):
     (tmp_path / "new.jsonl").write_text('{"id": "n", "text": "A new apple"}\n')
     (folder / "notes.txt").write_text("mine")
-    assert "--overwrite" in run("index", "build", folder, tmp_path / "new.jsonl", code=1).stderr
     with Index.open(folder) as reader:
         held = reader.search("apple")[0]
         run("index", "build", folder, tmp_path / "new.jsonl", "-m", tmp_path / "fruit", "--overwrite")
@@ -314,27 +258,19 @@ def test_what_is_no_index_is_not_replaced(tmp_path, rows, fruit):
     assert (tmp_path / "model/config.json").exists() and (tmp_path / "file").read_text() == "x"
 
 
-def test_a_change_that_waits_while_the_index_is_replaced_is_refused(tmp_path, folder, rows):
+def test_a_change_that_waits_while_the_index_is_replaced_is_refused(tmp_path, folder, rows, monkeypatch):
     """Its lock is of a folder that is gone: it must not write into the new one."""
-    from pellucid.persistence.store import locked
-
-    errors = []
-
-    def change():
-        with Index.open(folder) as index:
-            try:
-                index.add(["A late apple"], ids=["late"])
-            except PellucidError as error:
-                errors.append(str(error))
-
-    with locked(folder):
-        thread = threading.Thread(target=change)
-        thread.start()
-        time.sleep(0.5)
-        folder.rename(tmp_path / "old")
-        run("index", "build", folder, rows, "-m", tmp_path / "fruit")
-    thread.join()
-    assert errors and "was replaced" in errors[0]
+    monkeypatch.setattr("pellucid.cli.search._PATIENCE", 0.1)
+    with ThreadPoolExecutor() as threads, Index.open(folder) as opened:
+        with locked(folder):
+            change = threads.submit(opened.add, ["A late apple"])
+            replace = ["index", "build", folder, rows, "-m", tmp_path / "fruit", "--overwrite"]
+            assert "is in use by process" in run(*replace, code=1).stderr
+            time.sleep(0.5)
+            folder.rename(tmp_path / "old")
+            run("index", "build", folder, rows, "-m", tmp_path / "fruit")
+        with pytest.raises(PellucidError, match="was replaced"):
+            change.result()
     with Index.open(folder) as index:
         assert len(index) == 2 and not index.verify()
 
@@ -351,93 +287,90 @@ CELLS = {
 }  # fmt: skip
 
 
+def column(path, cells=None, name="x", **options):
+    """Write cells into a column of a table, unless it is there; return its values, its type, and what is said."""
+    if cells is not None:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([["id", "text", name], *([n, "a text", cell] for n, cell in enumerate(cells))])
+    notes, types = [], {}
+    records = list(read_documents(CorpusFile(path, **options), index_types=types, note=notes.append))
+    return [record.metadata.get(name) for record in records], types.get(name), notes
+
+
 @pytest.mark.parametrize(("kind", "cell"), [(kind, cell) for kind, cells in CELLS.items() for cell in cells])
 def test_what_a_cell_is(tmp_path, kind, cell):
-    with open(tmp_path / "x.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["id", "text", "x", "y"], ["1", "t", cell, "2024-05-31"], ["2", "t", "", ""]])
-    held = {}
-    found = list(read_documents(tmp_path / "x.csv", index_types=held))
-    assert held == {"x": kind, "y": "date"} and "x" not in found[1].metadata
     expected = {"number": lambda: float(cell), "boolean": lambda: cell.lower() == "true"}.get(kind, lambda: cell)()
-    assert found[0].metadata["x"] == expected and found[0].metadata["y"] == "2024-05-31"
+    assert column(tmp_path / "x.csv", [cell, ""])[:2] == ([expected, None], kind)
 
 
-def write_table(path, cells, name="x"):
-    path.write_text(f"id,text,{name}\n" + "".join(f"{n},a text,{cell}\n" for n, cell in enumerate(cells, 1)))
+LATE = ["7"] * 20_000 + ["unknown"]  # far behind any sample
 
 
-def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path):
-    def read(cells, **options):
-        notes, held = [], {}
-        write_table(tmp_path / "x.csv", cells)
-        found = [
-            r.metadata.get("x")
-            for r in read_documents(CorpusFile(tmp_path / "x.csv", **options), index_types=held, note=notes.append)
-        ]
-        return found, held["x"] if held else None, notes
-
-    assert read(["1", "2.5", "", "NaN", "n/a"]) == ([1, 2.5, None, None, None], "number", [
-        "x.csv: x (number); other columns hold strings"])  # fmt: skip
-    late = ["7"] * 20_000 + ["unknown"]  # far behind any sample
-    found, kind, notes = read(late)
-    assert found == late and kind == "string"
-    assert notes == [
-        "x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is not"
-    ]
-    assert read(["5", "a", "b"])[1:] == ("string", []) and read(["NA", "NA"])[:2] == (["NA", "NA"], "string")
-    assert read(["true", "1"])[1] == "string" and read(["", ""])[1] is None
-    for cells, kind, values in (
-        (["5", "7"], "string", ["5", "7"]),
-        (["007", "+1", "1e5", "null"], "number", [7, 1, 100000, None]),
-        (["yes", "0", "T"], "boolean", [True, False, True]),
-    ):
-        assert read(cells, types={"x": kind})[0] == values
-    for cells, kind, message in (
-        (["1", "many"], "number",
-         r"x.csv, line 3: 'x' is 'many', and not a number, as the given type says.*--type x=string"),
-        (["2024-5-1"], "date", r"line 2: 'x' is '2024-5-1', and not a date"),
-    ):  # fmt: skip
-        with pytest.raises(CorpusError, match=message):
-            read(cells, types={"x": kind})
+@pytest.mark.parametrize(
+    ("cells", "given", "values", "kind", "notes"),
+    [
+        (["1", "2.5", "", "NaN", "n/a"], None, [1, 2.5, None, None, None], "number",
+         ["x.csv: x (number); other columns hold strings"]),
+        (LATE, None, LATE, "string",
+         ["x.csv: 'x' holds strings: 20,000 of 20,001 cells are numbers, and 'unknown' in line 20,002 is not"]),
+        (["5", "a", "b"], None, ["5", "a", "b"], "string", []),
+        (["NA", "NA"], None, ["NA", "NA"], "string", []),
+        (["true", "1"], None, ["true", "1"], "string",
+         ["x.csv: 'x' holds strings: 1 of 2 cells are booleans, and '1' in line 3 is not"]),
+        (["", ""], None, [None, None], None, []),
+        (["5", "7"], "string", ["5", "7"], None, []),
+        (["007", "+1", "1e5", "null"], "number", [7, 1, 100000, None], None,
+         ["x.csv: x (number); other columns hold strings"]),
+        (["yes", "0", "T"], "boolean", [True, False, True], None, ["x.csv: x (boolean); other columns hold strings"]),
+    ],
+)  # fmt: skip
+def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path, cells, given, values, kind, notes):
+    found = column(tmp_path / "x.csv", cells, **({"types": {"x": given}} if given else {}))
+    assert found == (values, kind, notes)
 
 
 def test_a_type_that_is_given_holds_in_every_kind_of_file(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"text": "a", "x": ["1", 2]}\n{"text": "b"}\n{"text": "c", "x": "7"}\n')
-    assert [r.metadata.get("x") for r in read_documents(CorpusFile(tmp_path / "x.jsonl", types={"x": "number"}))] == [
-        [1, 2],
-        None,
-        7,
-    ]
-    assert next(read_documents(CorpusFile(tmp_path / "x.jsonl", types={"x": "string"}))).metadata["x"] == ["1", "2"]
+    for kind, values in (("number", [[1, 2], None, 7]), ("string", [["1", "2"], None, "7"])):
+        assert column(tmp_path / "x.jsonl", types={"x": kind})[0] == values
     with pytest.raises(CorpusError, match="line 1: 'x' is '1', and not a date"):
-        list(read_documents(CorpusFile(tmp_path / "x.jsonl", types={"x": "date"})))
+        column(tmp_path / "x.jsonl", types={"x": "date"})
+
+
+def piped(path, cells, **options):
+    """Return the column of a table that comes through a pipe."""
+    column(path.with_name("table.csv"), cells, types={"x": "string"})
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(path.with_name("table.csv").read_bytes()))
+    writer.start()
+    try:
+        return column(path, **options)[0]
+    finally:
+        writer.join(10)
+        path.unlink()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_the_first_rows_of_a_pipe_decide(tmp_path):
-    def read(cells, **options):
-        path = tmp_path / "x.csv"
-        os.mkfifo(path)
-        writer = threading.Thread(target=write_table, args=(path, cells))
-        writer.start()
-        try:
-            return [r.metadata.get("x") for r in read_documents(CorpusFile(path, **options))]
-        finally:
-            writer.join(10)
-            path.unlink()
+    path = tmp_path / "x.csv"
+    assert piped(path, ["1"] * 10_001) == [1] * 10_001 and piped(path, ["1", "many"]) == ["1", "many"]
+    assert piped(path, ["1"] * 10_000 + ["many"], types={"x": "string"})[-1] == "many"
 
-    assert read(["1"] * 10_001) == [1] * 10_001 and read(["1", "many"]) == ["1", "many"]
-    with pytest.raises(
-        CorpusError, match=r"line 12002: 'x' is 'many', and not a number, as in the rows before.*--type"
-    ):
-        read(["1"] * 12_000 + ["many"])
-    assert read(["1"] * 10_000 + ["many"], types={"x": "string"})[-1] == "many"
+
+test_a_cell_of_another_type_is_named_by_its_line = refused(
+    (lambda tmp_path: column(tmp_path / "x.csv", ["1", "many"], types={"x": "number"}),
+     r"x.csv, line 3: 'x' is 'many', and not a number, as the given type says.*--type x=string", CorpusError),
+    (lambda tmp_path: column(tmp_path / "x.csv", ["2024-5-1"], types={"x": "date"}),
+     r"line 2: 'x' is '2024-5-1', and not a date", CorpusError),
+    (lambda tmp_path: piped(tmp_path / "x.csv", ["1"] * 12_000 + ["many"]),
+     r"line 12002: 'x' is 'many', and not a number, as in the rows before.*--type", CorpusError),
+)  # fmt: skip
 
 
 def test_a_column_has_one_type_in_all_files_and_in_the_index(tmp_path, fruit):
     fruit.save_pretrained(tmp_path / "fruit")
     for name, *cells in (("a", "1", "2"), ("b", "3", "unknown"), ("c", "007", "008"), ("d", "123", "456")):
-        write_table(tmp_path / f"{name}.csv", cells, "x" if name in "ab" else "zip")
+        column(tmp_path / f"{name}.csv", cells, "x" if name in "ab" else "zip")
     build = ["index", "build", tmp_path / "index", "-m", tmp_path / "fruit"]
     said = "'x' is 'unknown', and not a number, as elsewhere in the index"
     assert said in run(*build, tmp_path / "a.csv", tmp_path / "b.csv", code=1).stderr
@@ -486,7 +419,6 @@ def test_numbers_and_dates_of_a_table_can_be_compared(tmp_path, fruit):
     }.items():
         error = ids(condition, code=1)
         assert said in error and error.count("\n") == 1, error
-    assert "is given twice" in ids("stars>2", "stars>3", code=2) and "is not FIELD>=VALUE" in ids("stars=>3", code=2)
 
 
 def test_a_typed_value_is_what_the_field_holds(tmp_path):
@@ -508,27 +440,32 @@ def test_a_typed_value_is_what_the_field_holds(tmp_path):
 # --- Files ---
 
 
-def test_folders_of_text_and_markdown(tmp_path):
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/one.md").write_text("# A title\n\nSome *text*.\n")
-    (tmp_path / "two.txt").write_text("\ufeffLine one\nline two\n", encoding="utf-8")
-    (tmp_path / "three.bin").write_bytes(b"\xff")
-    found = list(read_documents(tmp_path))
-    assert [tuple(r)[:3] for r in found] == [
-        ("deep/one.md", "A title", "Some *text*."),
-        ("two.txt", "", "Line one\nline two"),
-    ]
+BOM = b"\xef\xbb\xbf"
 
 
-def test_columns_have_other_names(tmp_path):
-    (tmp_path / "x.csv").write_text("key,review,stars\na,good,5\n")
-    found = list(read_documents(CorpusFile(tmp_path / "x.csv", field="review", id_field="key")))
-    assert [record[:4] for record in found] == [("a", "", "good", {"stars": 5})]
-    (tmp_path / "x.jsonl").write_text('"a plain string"\n{"_id": 7, "text": "t"}\n')
-    assert [(r.id, r.text) for r in read_documents(tmp_path / "x.jsonl")] == [
-        ("x.jsonl:1", "a plain string"),
-        ("7", "t"),
-    ]
+@pytest.mark.parametrize(
+    ("name", "content", "options", "records"),
+    [
+        ("notes/deep/one.md", b"# A title\n\nSome *text*.\n", {}, [("deep/one.md", "A title", "Some *text*.", {})]),
+        ("notes/two.txt", BOM + b"Line one\nline two\n", {}, [("two.txt", "", "Line one\nline two", {})]),
+        ("x.csv", b"key,review,stars\na,good,5\n", {"field": "review", "id_field": "key"},
+         [("a", "", "good", {"stars": 5})]),
+        ("x.jsonl", b'"a plain string"\n{"_id": 7, "text": "t"}\n', {},
+         [("x.jsonl:1", "", "a plain string", {}), ("7", "", "t", {})]),
+        ("x.txt", BOM + b"a\r\n \n\xe2\x80\xa8b\x0cc", {},
+         [("x.txt:1", "", "a", {}), ("x.txt:3", "", "\u2028b\x0cc", {})]),
+        ("x.jsonl", BOM + b'{"text": null}\r\n\r\nnull\r\n"c"', {},
+         [("x.jsonl:1", "", "", {}), ("x.jsonl:3", "", "", {}), ("x.jsonl:4", "", "c", {})]),
+        ("x.csv", BOM + b'id,text\r\n1,"a\r\nb"\r\n2,\r\n', {}, [("1", "", "a\nb", {}), ("2", "", "", {})]),
+        ("x.md.gz", gzip.compress(BOM + b"# T\r\na\r\nb\r\n"), {}, [("x.md.gz", "T", "a\nb", {})]),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:.*span lines")
+def test_what_the_documents_of_a_file_are(tmp_path, name, content, options, records):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    file = CorpusFile(tmp_path / name.partition("/")[0], **options)
+    assert [record[:4] for record in read_documents(file)] == records
 
 
 @pytest.mark.parametrize(
@@ -540,6 +477,9 @@ def test_columns_have_other_names(tmp_path):
         ("x.jsonl", b'{"txt": "a"}\n', "x.jsonl, line 1: no field 'text'; it has txt"),
         ("x.jsonl", b"[1]\n", "x.jsonl, line 1 is list"),
         ("x.jsonl", b'{"text": "a", "title": [3]}\n', "the title under 'title' is list"),
+        ("x.jsonl", b'{"text": "x", "_id": {"$oid": "7"}}', r"line 1: the id {'\$oid': '7'} is dict"),
+        ("x.jsonl", b'{"text": "x", "n": ' + b'{"a":' * 100_000, "not JSON .nested too deeply"),
+        ("x.jsonl", b'{"text": "x", "n": ' + b"[" * 100_000, "not JSON .nested too deeply"),
         ("x.csv", b"id,text\n1,a\n2,\xff\n", "x.csv, line 3 is not UTF-8"),
         ("x.csv", b"id,text\n1\n", "x.csv, line 2 has 1 cells; the header has 2"),
         ("x.csv", b'id,text\n1,"a\n', "x.csv, line 2: a quotation mark opens a cell, and none closes it"),
@@ -583,19 +523,3 @@ def test_no_line_or_text_fills_the_memory(tmp_path, monkeypatch, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CorpusError, match=r"longer than 100|none closes it within 100"):
         list(read_documents(tmp_path / name))
-
-
-def test_files_follow_the_rules_of_every_corpus(tmp_path):
-    def texts(name, content):
-        (tmp_path / name).write_bytes(content)
-        return [(record.id, record.text) for record in read_documents(tmp_path / name)]
-
-    bom = b"\xef\xbb\xbf"
-    assert texts("x.txt", bom + b"a\r\n \n\xe2\x80\xa8b\x0cc") == [("x.txt:1", "a"), ("x.txt:3", "\u2028b\x0cc")]
-    assert texts("x.jsonl", bom + b'{"text": null}\r\n\r\nnull\r\n"c"') == [
-        ("x.jsonl:1", ""),
-        ("x.jsonl:3", ""),
-        ("x.jsonl:4", "c"),
-    ]
-    assert texts("x.csv", bom + b'id,text\r\n1,"a\r\nb"\r\n2,\r\n') == [("1", "a\nb"), ("2", "")]
-    assert texts("x.md.gz", gzip.compress(bom + b"# T\r\na\r\nb\r\n")) == [("x.md.gz", "a\nb")]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from contextlib import ExitStack, suppress
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -418,21 +417,13 @@ def _app_for(arguments: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line, for the `pellucid` script; what it sets in the process is as before afterwards."""
+    """Run the command line, for the `pellucid` script."""
     arguments = sys.argv[1:]
-    with ExitStack() as stack:
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stack.callback(_set_errors, stream, stream.errors)
-                _set_errors(stream, "backslashreplace")  # an old terminal encoding must not end a long run
-        stack.enter_context(warnings.catch_warnings())
-        warnings.showwarning = _show_warning
-        _app_for(arguments)(arguments, prog_name="pellucid")
-
-
-def _set_errors(stream: Any, errors: str | None) -> None:
-    with suppress(OSError, ValueError):  # closed, or a full disk: the command has said so
-        stream.reconfigure(errors=errors)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # an old terminal encoding must not end a long run
+    warnings.showwarning = _show_warning
+    _app_for(arguments)(arguments, prog_name="pellucid")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
