@@ -50,6 +50,9 @@ def test_a_wheel_has_the_kernels_of_its_platform_alone(target, tmp_path):
         assert "\nProject-URL: Source, https://e.org/p\n" in metadata
         links = re.findall(r"\]\(([^)]+)\)", metadata)
         assert len(links) > 20 and all(re.match("https://e.org/p/(blob|raw)/v[0-9.]+/", link) for link in links)
+        page = {name for name in packed.namelist() if name.startswith("pellucid/server/page/")}
+        assert page == {f"pellucid/server/page/{path.name}" for path in (ROOT / "src/pellucid/server/page").iterdir()}
+        assert "pellucid/server/page/index.html" in page
         native = sorted(name for name in packed.namelist() if name.startswith("pellucid/native/"))
         kernels = [f"pellucid/native/compiled/kernels-{level}.{ending}" for level in levels]
         assert [name for name in native if not name.endswith(".py")] == kernels

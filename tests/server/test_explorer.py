@@ -363,12 +363,11 @@ def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str,
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 390])
-def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, scheme: str, width: int) -> None:
+def test_accessible_in_both_schemes_and_on_a_phone(page: Any, url: str, scheme: str, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="needs the package axe-playwright-python")
     script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
-    context.set_default_timeout(60_000)
-    page = context.new_page()
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
     for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
@@ -380,18 +379,11 @@ def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, schem
         ]
         assert problems == [], view
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), view
-    context.close()
 
 
 def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
     page.goto(url + "/#compare?a=a+loan&b=mortgage")
     page.wait_for_selector("tfoot")
-    seen = set()
-    for _ in range(30):
-        page.keyboard.press("Tab")
-        seen.add(
-            page.evaluate(
-                "document.activeElement.id || document.activeElement.textContent || document.activeElement.tagName"
-            )
-        )
+    focused = "document.activeElement.id || document.activeElement.textContent || document.activeElement.tagName"
+    seen = {page.keyboard.press("Tab") or page.evaluate(focused) for _ in range(30)}
     assert {"Skip to the content", "Search", "model", "loan", "mortgage", "json", "png"} <= seen
