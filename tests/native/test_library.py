@@ -1,16 +1,20 @@
-"""Compiling and opening the C kernels: which are taken, and what is said where none can be."""
+"""Compiling and opening the C kernels: which are taken, what is said where none can be, wheels, and sanitizers."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
 import hatch_build
+import sanitized
 from pellucid.errors import InputError, PellucidError
 from pellucid.native import kernels, library
 
@@ -74,48 +78,23 @@ def folder(tmp_path, monkeypatch):
     library.library.cache_clear()
 
 
-def _kernels(folder):
-    return sorted(folder.glob("compiled/kernels-*"))
-
-
-def _fill(content):
-    return lambda folder: [path.write_bytes(content) for path in _kernels(folder)] and None
-
-
-def _remove(folder):
-    for path in _kernels(folder):
-        path.unlink()
-
-
-def _change_a_source(folder):
-    with open(folder / "words.c", "a", encoding="utf-8") as file:
-        file.write("/* another argument */")
-
-
-def _compile_another(folder):
-    """Put a library there that has none of our functions."""
-    (folder.parent / "other.c").write_text("int nothing(void) { return 0; }\n", encoding="utf-8")
-    for path in _kernels(folder):
-        path.unlink()
-        subprocess.run(
-            [*hatch_build.own_compiler(), "-shared", "-fPIC", "-o", path, folder.parent / "other.c"], check=True
-        )
-
-
-_TROUBLES = {
-    "missing": (_remove, "No such file"),
-    "empty": (_fill(b""), "file too short"),
-    "text": (_fill(b"not a library at all " * 100), "invalid ELF header"),
-    "stale": (_change_a_source, "is of another version than the sources beside it"),
-    "another": (_compile_another, "is of another version than the sources beside it"),
+_KERNELS, _ANOTHER = "compiled/kernels-*", "is of another version than the sources beside it"
+_TROUBLES = {  # the files, what becomes of their bytes, and what is said
+    "missing": (_KERNELS, lambda content: None, "No such file"),
+    "empty": (_KERNELS, lambda content: b"", "file too short"),
+    "text": (_KERNELS, lambda content: b"not a library at all " * 100, "invalid ELF header"),
+    "stale": ("words.c", lambda content: content + b"/* another argument */", _ANOTHER),
+    "another": (_KERNELS, lambda content: content.replace(b"native_sources", b"native_nothing"), _ANOTHER),
 }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the errors are those of Linux")
 @pytest.mark.parametrize("trouble", _TROUBLES)
 def test_a_library_that_cannot_be_loaded_is_an_error_that_says_how_to_build_it(folder, trouble):
-    damage, message = _TROUBLES[trouble]
-    damage(folder)
+    pattern, damage, message = _TROUBLES[trouble]
+    for path in folder.glob(pattern):
+        content = damage(path.read_bytes())
+        path.unlink() if content is None else path.write_bytes(content)
     for _ in range(2):
         with pytest.raises(PellucidError, match=f"{message}.*Build them with `python hatch_build.py`"):
             library.library()
@@ -183,3 +162,115 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == rows
 def test_a_forked_process_gets_the_same(when):
     done = subprocess.run([sys.executable, "-c", _FORK, when], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# --- wheels for other platforms ---
+
+PAGE = sanitized.ROOT / "src/pellucid/server/page"
+TAGS = {
+    "aarch64-linux": "manylinux_2_17_aarch64",
+    "aarch64-musl": "musllinux_1_2_aarch64",
+    "x86_64-macos": "macosx_11_0_x86_64",
+}
+"""Without Windows: where ziglang has not compiled for it before, it builds the system's libraries for minutes."""
+
+
+@pytest.mark.full
+@pytest.mark.needs("ziglang", "hatchling")
+@pytest.mark.parametrize("target", TAGS)
+def test_a_wheel_has_the_kernels_of_its_platform_alone(target, tmp_path):
+    shutil.copytree(sanitized.ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("bundled", "compiled"))
+    licences = ["LICENSE", "LICENSE-CC-BY-SA-4.0", "NOTICE"]
+    for name in ("hatch_build.py", "pyproject.toml", "README.md", *licences):
+        shutil.copy(sanitized.ROOT / name, tmp_path)
+    own_kernel = tmp_path / "src" / "pellucid" / "native" / "compiled" / "kernels-plain.so"
+    own_kernel.parent.mkdir()
+    own_kernel.write_bytes(b"of this machine")
+
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "made")]
+    env = {**os.environ, "PELLUCID_TARGET": target, "CC": "no-such-compiler", "PELLUCID_REPOSITORY": "https://e.org/p"}
+    subprocess.run(command, cwd=tmp_path, env=env, check=True)
+
+    (wheel,) = (tmp_path / "made").iterdir()
+    assert wheel.name.endswith(f"-py3-none-{TAGS[target]}.whl")
+    levels = ["avx2", "avx512", "plain", "vnni"] if target.startswith("x86_64") else ["plain"]
+    ending = "dylib" if target.endswith("macos") else "so"
+    sources = "".join(path.read_text(encoding="utf-8") for path in (sanitized.ROOT / "src/pellucid/native").glob("*.c"))
+    exported = re.findall(r"^EXPORT [^(]*?(\w+)\(", sources, re.MULTILINE)
+    assert "native_level" in exported and len(exported) > 10
+    with ZipFile(wheel) as packed:
+        assert sorted(Path(name).name for name in packed.namelist() if "/licenses/" in name) == licences
+        metadata = packed.read(next(name for name in packed.namelist() if name.endswith("/METADATA"))).decode()
+        assert "License-Expression: Apache-2.0 AND CC-BY-SA-4.0\nLicense-File: " in metadata
+        assert "\nProject-URL: Source, https://e.org/p\n" in metadata
+        links = re.findall(r"\]\(([^)]+)\)", metadata)
+        assert len(links) > 20 and all(re.match("https://e.org/p/(blob|raw)/v[0-9.]+/", link) for link in links)
+        page = {name for name in packed.namelist() if name.startswith("pellucid/server/page/")}
+        assert page == {
+            f"pellucid/server/page/{path.name}" for path in (sanitized.ROOT / "src/pellucid/server/page").iterdir()
+        }
+        assert "pellucid/server/page/index.html" in page
+        native = sorted(name for name in packed.namelist() if name.startswith("pellucid/native/"))
+        kernels = [f"pellucid/native/compiled/kernels-{level}.{ending}" for level in levels]
+        assert [name for name in native if not name.endswith(".py")] == kernels
+        for kernel in kernels:
+            content = packed.read(kernel)
+            assert [name for name in exported if name.encode() not in content] == []
+            assert tempfile.gettempdir().encode() not in content
+    assert own_kernel.read_bytes() == b"of this machine"
+
+
+# --- the tests of the kernels once more, with AddressSanitizer and UndefinedBehaviorSanitizer watching them ---
+
+TESTS = [
+    "tests/native/test_farthest_spelling.py",
+    "tests/native/test_hostile_arguments.py",
+    "tests/native/test_scan.py",
+    "tests/static/test_kernels.py",
+    "tests/static/test_spelling.py",
+    "tests/anchors/test_sampling.py",
+    "tests/index/test_counting.py",
+    "tests/lexicon/test_static_lexicon.py",
+]
+# Left out: what starts other processes, counts memory or threads, or runs libraries that stop under AddressSanitizer.
+LEFT_OUT = "level or without_the_library or memory or tensors or kmeans or other_libraries or fork or spawn or torch"
+PROGRAM = "from pellucid.native.library import library; print(library()._name)"
+
+
+def run(command, env):
+    return subprocess.run(
+        [sys.executable, *command], cwd=sanitized.ROOT, env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    found = sanitized.build(tmp_path_factory.mktemp("sanitized")) if sys.platform == "linux" else None
+    if found is None:
+        pytest.skip("there is no gcc with AddressSanitizer here")
+    return {**os.environ, **found}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("level", library.LEVELS)
+def test_nothing_outside_given_memory_is_read_or_written(environment, level):
+    env = {**environment, "PELLUCID_NATIVE": level}
+    done = run(["-c", PROGRAM], env)
+    if "at most" in done.stderr:
+        pytest.skip(f"this processor cannot do {level}")
+    assert Path(done.stdout).is_relative_to(env["PYTHONPATH"].partition(os.pathsep)[0]), done.stderr[-3000:]
+    options = ["-q", "-p", "no:cacheprovider", "-m", "full or not full", "-k", f"not ({LEFT_OUT})"]
+    done = run(["-m", "pytest", *TESTS, *options], env)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.full
+def test_the_sanitizers_would_tell(environment):
+    program = (
+        "import numpy as np; from pellucid.native.kernels import Table; from pellucid.native.library import library\n"
+        "table = Table(np.ones((3, 64), np.float32), None)\n"
+        "few, many = np.ones(9), np.ones(999)\n"
+        "library().pooling_pairs(*(few.ctypes.data,) * 2, 3, 0, 64, *(many.ctypes.data,) * 3)"
+    )
+    done = run(["-c", program], environment)
+    assert done.returncode != 0 and "AddressSanitizer: heap-buffer-overflow" in done.stderr
