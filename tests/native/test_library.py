@@ -166,7 +166,6 @@ def test_a_forked_process_gets_the_same(when):
 
 # --- wheels for other platforms ---
 
-PAGE = sanitized.ROOT / "src/pellucid/server/page"
 TAGS = {
     "aarch64-linux": "manylinux_2_17_aarch64",
     "aarch64-musl": "musllinux_1_2_aarch64",
@@ -205,11 +204,6 @@ def test_a_wheel_has_the_kernels_of_its_platform_alone(target, tmp_path):
         assert "\nProject-URL: Source, https://e.org/p\n" in metadata
         links = re.findall(r"\]\(([^)]+)\)", metadata)
         assert len(links) > 20 and all(re.match("https://e.org/p/(blob|raw)/v[0-9.]+/", link) for link in links)
-        page = {name for name in packed.namelist() if name.startswith("pellucid/server/page/")}
-        assert page == {
-            f"pellucid/server/page/{path.name}" for path in (sanitized.ROOT / "src/pellucid/server/page").iterdir()
-        }
-        assert "pellucid/server/page/index.html" in page
         native = sorted(name for name in packed.namelist() if name.startswith("pellucid/native/"))
         kernels = [f"pellucid/native/compiled/kernels-{level}.{ending}" for level in levels]
         assert [name for name in native if not name.endswith(".py")] == kernels
@@ -218,6 +212,17 @@ def test_a_wheel_has_the_kernels_of_its_platform_alone(target, tmp_path):
             assert [name for name in exported if name.encode() not in content] == []
             assert tempfile.gettempdir().encode() not in content
     assert own_kernel.read_bytes() == b"of this machine"
+
+
+@pytest.mark.full
+@pytest.mark.needs("hatchling")
+def test_a_wheel_holds_the_page_of_the_server(tmp_path):
+    from hatchling.builders.wheel import WheelBuilder
+
+    (built,) = WheelBuilder(str(sanitized.ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    inside = {Path(name).name for name in ZipFile(built).namelist() if name.startswith("pellucid/server/page/")}
+    page = {path.name for path in (sanitized.ROOT / "src/pellucid/server/page").iterdir()}
+    assert inside == page >= {"index.html", "explorer.js", "style.css"}
 
 
 # --- the tests of the kernels once more, with AddressSanitizer and UndefinedBehaviorSanitizer watching them ---
