@@ -202,7 +202,7 @@ def cells(pairs: Sequence[Tried], seconds: Sequence[float]) -> list[str]:
     fall = interval_of(bootstrap(two, lambda items: 100 * items[..., 0].sum(axis=1) / items[..., 1].sum(axis=1)))
     percent = [f"{share.value:.0f} ({share.low:.0f} to {share.high:.0f})" for share in (fall, first)]
     return [f"{agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f})", *percent,
-            f"{1000 * np.median(seconds):.2g}"]  # fmt: skip
+            f"{1000 * np.median(seconds):.2g}" if seconds else "-"]  # fmt: skip
 
 
 def by_word(text: str, values: Any) -> Floats:
@@ -332,7 +332,7 @@ def lines(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             began = time.process_time()
             why = replace(model.explain(*texts), is_checked=kind == LINES[3])
             shown = [line for line in why.groups() if line.kind == "phrase" and line.share > 0]
-            seconds.append(time.process_time() - began)
+            seconds += [time.process_time() - began] if kind in LINES[2:] else []
             numbers: Any = np.arange(len(shown))[::-1]  # as they are shown, the first with the largest
             places: list[Places] = [(line.spans1, line.spans2) for line in shown]
             if kind == LINES[0]:

@@ -4,10 +4,10 @@
     make mutants MUTANTS="--count 400 --seed 1 --checkout ../another"
 
 A mutant is one expression or statement of a function that is made another: a number, a text, an operator, a comparison,
-an argument, what is assigned. Each is tried in a copy of the checkout with the tests that run its lines, until one
-fails; where a line runs while a test is set up, with all tests of that file. What was found is kept, a line of JSON
-each, and a run that was stopped goes on. The survivors are listed: some mean the same as the code. A sample of more
-mutants begins with those of the smaller one.
+an argument, what is assigned. Each is tried in a copy of the checkout, one for each commit, with the tests that run its
+lines, until one fails; where a line runs while a test is set up, with all tests of that file. What was found is kept, a
+line of JSON each, and a run that was stopped goes on. The survivors are listed: some mean the same as the code. A
+sample of more mutants begins with those of the smaller one.
 """
 
 from __future__ import annotations
