@@ -27,6 +27,12 @@ def page_of(name):
     return " ".join((ROOT / name).read_text("utf-8").split())
 
 
+def lines_of(*others):
+    """The lines of the pages of results and of other pages."""
+    pages = [*(ROOT / "papers").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"), *(ROOT / name for name in others)]
+    return [line.replace("**", "") for page in pages for line in page.read_text("utf-8").splitlines()]
+
+
 opened = cache(pellucid.load)
 
 
@@ -110,8 +116,7 @@ def test_an_explanation_across_languages():
 
 def test_each_model_says_how_good_it_is_as_the_pages_do():
     """A line of the card, which `pellucid models` prints; each figure stands beside the model's name on a page."""
-    pages = (ROOT / "README.md", *(ROOT / "papers").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
-    lines = [line for page in pages for line in page.read_text("utf-8").splitlines()]
+    lines = lines_of("README.md")
     for name in bundled_models():
         figures = re.findall(r"\d+\.\d", model_summary(name)["quality"])
         assert len(figures) >= 2
@@ -133,8 +138,7 @@ NAMES_ON_PAGES = {  # what the pages call a row of README's table, if it is not 
 
 def test_each_figure_of_the_readme_s_table_stands_beside_its_name_on_a_page_of_results():
     """Pages that scripts write, of which none copies README.md."""
-    pages = [*(ROOT / "papers").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"), ROOT / "docs/lexicon.md"]
-    lines = [line.replace("**", "") for page in pages for line in page.read_text("utf-8").splitlines()]
+    lines = lines_of("docs/lexicon.md")
     text = (ROOT / "README.md").read_text("utf-8").partition("## How good, how fast\n")[2].partition("\n## ")[0]
     rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:2] == "| "][1:]
     assert len(rows) == 13
@@ -229,13 +233,6 @@ def test_the_largest_coordinate_of_decorrelated_anchors_is_not_always_the_neares
     texts = opened("anchors-en-plain-500").dimensions.names
     cosines = static.encode(texts) @ static.encode(model.dimensions.names).T
     assert 0.1 < (model.encode(texts).argmax(axis=1) != cosines.argmax(axis=1)).mean() < 0.4
-
-
-@pytest.mark.parametrize("page", ["README.md", "NOTICE", "docs/licences.md", "docs/anchors.md"])
-def test_each_bundled_model_is_named_where_models_are_listed(page):
-    text = (ROOT / page).read_text("utf-8")
-    family = "anchors-" if page == "docs/anchors.md" else ""
-    assert [name for name in bundled_models() if name.startswith(family) and name not in text] == []
 
 
 @pytest.mark.full

@@ -23,6 +23,7 @@ import pytest
 import pellucid
 from commands import run_command
 from pellucid.persistence.folder import bundled_models
+from tasks import records, table
 from tiny_models import tiny_transformer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,10 +113,10 @@ def test_a_page_shows_what_its_code_prints(page, beside_minilm, monkeypatch, cap
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", page_of(page), re.MULTILINE | re.DOTALL):
         if language == "python" or (page == "README.md" and language == "py"):
             exec(compile(block, page, "exec"), names)
-            said.update(map(_words, capsys.readouterr().out.splitlines()))
+            said.update(map(_without_numbers, capsys.readouterr().out.splitlines()))
             shown = block
         elif language == "text" and "print(" in shown:
-            assert set(map(_words, block.replace("...", "").splitlines())) <= said
+            assert set(map(_without_numbers, block.replace("...", "").splitlines())) <= said
             shown, compared = "", compared + 1
     assert compared and len(said) > 10
 
@@ -153,11 +154,6 @@ def test_the_commands_of_the_recipe_for_tables_run(tmp_path, monkeypatch):
     assert "Refund took six weeks!" in [said_by(line) for line in lines][3]
     assert "suitcase" in (tmp_path / "hits.html").read_text("utf-8")
     assert (tmp_path / "open.csv").read_text("utf-8-sig").count("\n") == 3
-
-
-def _words(line):
-    """A line without its numbers and bars, whose last digits may differ between machines."""
-    return " ".join(re.findall(r"[^\W\d_]+", line))
 
 
 @pytest.mark.needs("qdrant_client")
@@ -400,12 +396,13 @@ def test_no_public_function_swallows_keywords(module):
 
 
 @pytest.mark.parametrize("name", bundled_models())
-def test_every_bundled_model_has_its_licence_told(name):
+def test_every_bundled_model_is_listed_and_has_its_licence_told(name):
     card = page_of(f"src/pellucid/bundled/{name}/README.md")
     licence = "apache-2.0" if name == "minilm" else "cc-by-sa-4.0"
     assert f"\nlicense: {licence}\n" in card and "\nlanguage:" in card
-    assert f"`{name}`" in page_of("docs/licences.md")
+    assert f"`{name}`" in page_of("docs/licences.md") and name in page_of("README.md")
     assert name in page_of("NOTICE").partition("src/pellucid/bundled")[2]
+    assert not name.startswith("anchors-") or name in page_of("docs/anchors.md")
 
 
 # --- The example of the search page, on a corpus of four abstracts, and the notebooks ---
@@ -425,13 +422,12 @@ ABSTRACTS = {
 @pytest.fixture
 def data(tmp_path):
     folder = tmp_path / "set"
-    (folder / "qrels").mkdir(parents=True)
-    records = [{"_id": key, "title": title, "text": text} for key, (title, text) in ABSTRACTS.items()]
+    documents = [{"_id": key, "title": title, "text": text} for key, (title, text) in ABSTRACTS.items()]
     queries = [{"_id": "7", "text": "The immune tissue around a granuloma."}, {"_id": "8", "text": "Riding horses."}]
-    for name, rows in (("corpus.jsonl", records), ("queries.jsonl", queries)):
-        (folder / name).write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-    for split, row in (("train", "7\t2\t1"), ("test", "8\t4\t1")):
-        (folder / f"qrels/{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{row}\n", encoding="utf-8")
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        records(folder / f"{name}.jsonl", rows)
+    for split, row in (("train", (7, 2, 1)), ("test", (8, 4, 1))):
+        table(folder / f"qrels/{split}.tsv", "query-id corpus-id score", [row])
     return folder
 
 
@@ -499,4 +495,4 @@ def test_notebook_says_what_it_shows(notebook, monkeypatch, capsys, request):
 
 def _without_numbers(said):
     """Return the words that were said: digits and the bars of numbers may differ between machines."""
-    return re.findall(r"[^\W\d_]+", said)
+    return " ".join(re.findall(r"[^\W\d_]+", said))

@@ -156,8 +156,13 @@ def to_2d_array(embeddings: Any) -> Any:
 
         embeddings = torch.stack(list(embeddings))
     if hasattr(embeddings, "detach"):
-        tensor = embeddings.detach().cpu()
-        embeddings = _csr(tensor) if tensor.is_sparse else tensor.numpy()
+        embeddings = embeddings.detach().cpu()
+        if not embeddings.is_sparse:
+            return np.atleast_2d(embeddings.numpy())
+        from scipy import sparse
+
+        rows = (embeddings if embeddings.dim() == 2 else embeddings.unsqueeze(0)).coalesce()
+        return sparse.csr_matrix((rows.values().numpy(), rows.indices().numpy()), shape=tuple(rows.shape))
     if hasattr(embeddings, "tocsr"):
         return embeddings.tocsr()
     array = np.asarray(embeddings)
@@ -176,13 +181,6 @@ def match_container(inputs: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
         if hasattr(first, "detach"):
             return as_tensor(array, first.device)
     return array
-
-
-def _csr(tensor: Any) -> Any:
-    from scipy import sparse
-
-    rows = (tensor if tensor.dim() == 2 else tensor.unsqueeze(0)).coalesce()
-    return sparse.csr_matrix((rows.values().numpy(), rows.indices().numpy()), shape=tuple(rows.shape))
 
 
 def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,9 @@ class _Checksum:
         elif isinstance(value, (list, tuple)):
             self._mark("list", len(value))
             if {*map(type, value)} <= {str}:  # a vocabulary
-                self._add_strings(value)
+                spelled = [string.encode("utf-8", "surrogatepass") for string in value]
+                self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
+                self.digest.update(b"".join(spelled))
             else:
                 for item in value:
                     self.add(item)
@@ -163,12 +165,6 @@ class _Checksum:
         dimension = rows.shape[1]
         directions = np.cos(np.outer(np.arange(dimension), np.arange(1, _N_DIRECTIONS + 1))) * (2 / dimension) ** 0.5
         self.functions.append({"dimension": dimension, "probes": np.round(rows @ directions, 6).tolist()})
-
-    def _add_strings(self, strings: Sequence[str]) -> None:
-        """Add the bytes of each string in UTF-8, and the bytes of all."""
-        spelled = [string.encode("utf-8", "surrogatepass") for string in strings]
-        self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
-        self.digest.update(b"".join(spelled))
 
     def _add_array(self, array: npt.NDArray[Any]) -> None:
         little = array.dtype.newbyteorder("<")
