@@ -134,61 +134,44 @@ def test_the_config_says_what_was_written(model, name, tmp_path):
 MANY = [f"{first} {second}." for first in TEXTS for second in TEXTS] * 400  # enough to start the compiled encoder
 
 
-@pytest.fixture(scope="module")
-def models(every_family):
-    """A model of every family, each used, and what it gave."""
-    return {name: (model, rows(model, texts_of(name))) for name, model in every_family.items()}
-
-
-def texts_of(name):
-    return MANY if name in STATIC else TEXTS
-
-
-def rows(model, texts):
-    return dense_rows(model.encode(texts))
-
-
-def check(model, name, expected):
-    np.testing.assert_allclose(rows(model, texts_of(name)), expected, atol=1e-6)
-    np.testing.assert_allclose(rows(model, TEXTS), rows(model, texts_of(name)[:1] + TEXTS)[1:], atol=1e-6)
+def many(model, name="static"):
+    """The rows of some texts; of many where they start the compiled encoder."""
+    return dense_rows(model.encode(MANY if name in STATIC else TEXTS))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy])
-def test_a_copy_of_a_used_model_gives_equal_vectors(models, name, copied):
-    model, expected = models[name]
-    other = copied(model)
+def test_a_copy_of_a_used_model_gives_equal_vectors(model, name, copied):
+    expected, other = many(model, name), copied(model)
     assert other is not model
     for each in (other, model, copied(other)):
-        check(each, name, expected)
+        np.testing.assert_allclose(many(each, name), expected, atol=1e-6)
+        np.testing.assert_allclose(dense_rows(each.encode([*TEXTS[:1], *TEXTS]))[1:], many(each, ""), atol=1e-6)
         assert fingerprint(each) == fingerprint(model)
 
 
 def each_encoded(models):
     """What another process gives, and the models' fingerprints there."""
-    return {name: (rows(model, texts_of(name)), fingerprint(model)) for name, model in models.items()}
+    return {name: (many(model, name), fingerprint(model)) for name, model in models.items()}
 
 
 @pytest.mark.full
-def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors_and_fingerprints(models):
+def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors_and_fingerprints(every_family):
     joblib = pytest.importorskip("joblib")
-    work = [joblib.delayed(each_encoded)({name: model for name, (model, _) in models.items()})]
-    (found,) = joblib.Parallel(n_jobs=2, max_nbytes=256)(work)
-    for name, (model, expected) in models.items():
-        np.testing.assert_allclose(found[name][0], expected, atol=1e-6, err_msg=name)
-        assert found[name][1] == fingerprint(model), name
+    (found,) = joblib.Parallel(n_jobs=2, max_nbytes=256)([joblib.delayed(each_encoded)(every_family)])
+    for name, (rows, known) in each_encoded(every_family).items():
+        np.testing.assert_allclose(found[name][0], rows, atol=1e-6, err_msg=name)
+        assert found[name][1] == known, name
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", FAMILIES)
-def test_threads_that_share_a_model_get_equal_vectors(models, name):
-    model, expected = models[name]
-    model = copy.deepcopy(model)  # not started: the threads do that too
-    texts = texts_of(name)
+def test_threads_that_share_a_model_get_equal_vectors(model, name):
+    shared = copy.deepcopy(model)  # not started: the threads do that too
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: rows(model, texts), range(8)):
-            np.testing.assert_allclose(found, expected, atol=1e-6)
+        for found in pool.map(lambda _: many(shared, name), range(8)):
+            np.testing.assert_allclose(found, many(model, name), atol=1e-6)
 
 
 @pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.full)])
@@ -196,13 +179,13 @@ def test_a_model_whose_folder_is_gone_or_another_one_pickles(tmp_path: Path, pro
     """What other processes get is what was opened, not what is at the path by then."""
     joblib = pytest.importorskip("joblib")
     model = static_model()
-    expected = rows(model, MANY)
+    expected = many(model)
     model.save_pretrained(tmp_path / "m")
     opened = pellucid.load(tmp_path / "m")
     pellucid.StaticEmbedder(Vocabulary(WORDS), -model.vectors).save_pretrained(tmp_path / "m")
-    replaced = joblib.Parallel(n_jobs=processes or 1, max_nbytes=256)([joblib.delayed(rows)(opened, MANY)] * processes)
+    replaced = joblib.Parallel(n_jobs=processes or 1, max_nbytes=256)([joblib.delayed(many)(opened)] * processes)
     shutil.rmtree(tmp_path / "m")
-    for found in (*replaced, rows(pickle.loads(pickle.dumps(opened)), MANY), rows(opened, MANY)):
+    for found in (*replaced, many(pickle.loads(pickle.dumps(opened))), many(opened)):
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

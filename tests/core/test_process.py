@@ -206,28 +206,13 @@ def test_what_is_open_stays_the_same_wherever_the_process_goes(tmp_path, monkeyp
 Writer = Callable[[Path], AbstractContextManager[Any]]
 
 
-def write_file(path: Path) -> AbstractContextManager[Path]:
-    return store.writing(path)
-
-
-def write_model(path: Path) -> AbstractContextManager[Path]:
-    return store.writing_folder(path)
-
-
-def lock_folder(path: Path) -> AbstractContextManager[Any]:
-    path.mkdir(exist_ok=True)
-    return store.locked(path)
-
-
-def run_in(path: Path) -> AbstractContextManager[Any]:
-    return WorkFolder(path)
-
-
-def use_scratch(path: Path) -> AbstractContextManager[Path]:
-    return store.temporary_folder(parent=path.parent)
-
-
-WRITERS = [write_file, write_model, lock_folder, run_in, use_scratch]
+WRITERS: dict[str, Writer] = {
+    "file": store.writing,
+    "model": store.writing_folder,
+    "lock": lambda path: path.mkdir(exist_ok=True) or store.locked(path),
+    "run": WorkFolder,
+    "scratch": lambda path: store.temporary_folder(parent=path.parent),
+}
 
 
 def others_wait(path: Path, writer: Writer) -> bool:
@@ -244,25 +229,22 @@ def others_wait(path: Path, writer: Writer) -> bool:
 
 @HAS_FORK
 @pytest.mark.parametrize("error", [None, SystemExit("the child")])
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_child_that_leaves_the_blocks_of_its_parent_takes_nothing_with_it(tmp_path, writer, error):
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_child_that_leaves_the_blocks_of_its_parent_takes_nothing_with_it(tmp_path, name, error):
     """It ends the block without an error or with one; the parent has lock and files, and ends."""
-    path = tmp_path / "there"
+    path, writer = tmp_path / "there", WRITERS[name]
     with ExitStack() as stack:
         tmp = stack.enter_context(writer(path))
-        if isinstance(tmp, Path) and tmp.is_file():
-            tmp.write_text("of the parent")
-        elif isinstance(tmp, Path):
-            (tmp / "config.json").write_text('{"pellucid": {}}')
+        if isinstance(tmp, Path):
+            (tmp if tmp.is_file() else tmp / "config.json").write_text('{"pellucid": {}}')
         before = sorted(entry.name for entry in tmp_path.rglob("*"))
         ended = in_fork(lambda: stack.__exit__(type(error) if error else None, error, None))
-        assert ended.startswith("WritingError") == (writer in (write_file, write_model) and error is None)
+        assert ended.startswith("WritingError") == (name in ("file", "model") and error is None)
         assert sorted(entry.name for entry in tmp_path.rglob("*")) == before
-        assert writer is use_scratch or others_wait(path, writer)
-    if writer in (write_file, write_model):
-        assert (path if writer is write_file else path / "config.json").read_text()
+        assert name == "scratch" or others_wait(path, writer)
+    assert name not in ("file", "model") or (path if path.is_file() else path / "config.json").read_text()
     assert not {entry.name for entry in tmp_path.iterdir()} - {"there"}
-    assert writer is use_scratch or not others_wait(path, writer)
+    assert name == "scratch" or not others_wait(path, writer)
 
 
 @HAS_FORK

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, Places, check, find_changes
+from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, Places, check, find_changes, without
 from pellucid.explain.groups import COMMON, MAX_FAR, MIN_CLOSENESS, PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
@@ -566,13 +566,11 @@ class Explanation(Shown):
         """Name the texts without any known word."""
         if len(self.texts) == 1:
             return self._labels[0]
-        blank = []
-        for label, text, spans in zip(self._labels, self.texts, self.unknown):
-            characters = list(text)
-            for start, end in spans:
-                characters[start:end] = " " * (end - start)
-            if not any(map(str.isalnum, characters)):
-                blank.append(label)
+        blank = [
+            label
+            for label, text, spans in zip(self._labels, self.texts, self.unknown)
+            if not any(map(str.isalnum, without(text, spans)))
+        ]
         return " and ".join(blank) or "one of the texts"
 
     @property

@@ -289,8 +289,9 @@ class GroupedRows:
         }
         sums = {kind: math.fsum(row.contribution for row in self._rows if row.kind == kind) for kind in named}
         sums[REMAINDER] += remainder
-        lines = self._elsewhere()
-        return lines + [self._line(name, sums[kind], line_kind) for kind, (name, line_kind) in named.items()]
+        return self._elsewhere() + [
+            self._line(name, sums[kind], line_kind) for kind, (name, line_kind) in named.items()
+        ]
 
     def _elsewhere(self) -> list[Group]:
         """Return a line for rows of pieces of texts that are not shown, or none."""

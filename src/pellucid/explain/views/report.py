@@ -7,7 +7,6 @@ shows the same parts; the dict form holds the fields.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -169,12 +168,5 @@ def json_text(content: object, indent: int | None) -> str:
     try:
         return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent, default=str)
     except ValueError:  # a score that is not defined, such as a correlation of equal numbers
-        return json.dumps(_without_nan(content), ensure_ascii=False, allow_nan=False, indent=indent)
-
-
-def _without_nan(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+        content = json.loads(json.dumps(content, default=str), parse_constant=lambda _: None)
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
