@@ -23,18 +23,11 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from tiny_models import WORDS, tiny_teacher
 
-
-def letter_ensemble():
-    """The ensemble of the two, whose scores are theirs."""
-    return EnsembleEmbedder([LetterEmbedder(), SparseLetterEmbedder()], [0.25, 0.75])
+LETTERS = [LetterEmbedder(), SparseLetterEmbedder()]
 
 
-each_family = pytest.mark.parametrize("family", [LetterEmbedder, SparseLetterEmbedder, letter_ensemble])
-
-
-@each_family
-def test_similarity_is_the_cosine_of_letter_counts(family):
-    model = family()
+@pytest.mark.parametrize("model", [*LETTERS, EnsembleEmbedder(LETTERS, [0.25, 0.75])], ids=lambda model: model.family)
+def test_similarity_is_the_cosine_of_letter_counts(model):
     scores = model.similarity(model.encode(["aab", ""]), model.encode(["ab", "zz"]))
     assert (scores.dtype, scores) == (np.float32, pytest.approx(np.array([[3 / np.sqrt(10), 0], [0, 0]]), abs=1e-6))
 
@@ -177,8 +170,6 @@ EVERY_FAMILY = [
     "static", "anchors", "anchors over lexicon", "lexicon", "keytokens", "ensemble", "letters",
     "sparse letters", "static-lexicon",
 ]  # fmt: skip
-TOLD = ["anchors", "anchors over lexicon", "lexicon", "keytokens", "ensemble"]
-each_told = pytest.mark.parametrize("family", TOLD)
 QUERY, TEXTS = "a man on the beach", ["the boy on a horse", "a man", "the sick boy on the beach"]
 
 
@@ -223,7 +214,7 @@ def test_lone_surrogates_are_read_as_replacement_characters(searching, family):
 
 
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
-@each_told
+@pytest.mark.parametrize("family", ["anchors", "anchors over lexicon", "lexicon", "keytokens", "ensemble"])
 def test_a_query_is_scored_otherwise_than_a_plain_text(searching, family):
     """Otherwise the test above would compare a score with itself."""
     model = searching[family]

@@ -124,7 +124,6 @@ def test_names_are_known_by_text_and_number(model: Embedder) -> None:
     assert list(model.dimensions)[1] is model.dimensions[1] and names[0] in repr(model.dimensions)
 
 
-ONLY_ONE = Dimensions([Dimension("x")])
 SENTENCES = ["The bank lends money.", "A boat on the river.", "Rain is likely today in the north."]
 
 
@@ -142,7 +141,8 @@ def test_the_nearest_name_is_suggested(wrong: str, meant: str | None, edit: str)
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda m: StaticEmbedder(["a"], np.ones((1, 2), np.float32), dimensions=ONLY_ONE), "1 names for 2 dimensions"),
+        (lambda m: StaticEmbedder(["a"], np.ones((1, 2), np.float32), dimensions=Dimensions([Dimension("x")])),
+         "1 names for 2 dimensions"),
         (lambda m: m.without(6), "no dimension 6; there are 6, counted from 0"),
         (lambda m: m.without(-7), "no dimension -7"),
         (lambda m: m.without(), "no dimension is given"),

@@ -254,11 +254,11 @@ def of_rows(*rows: tuple[str, str, float], family: str = "dense") -> Explanation
     return Explanation.from_terms(family, ("x", "y"), sum(value for *_, value in rows), made)
 
 
-DOG_AND_CAT = paired("dog,cat", "b", {("dog", "b"): -0.3, ("cat", "b"): 0.1})
 NEARER = paired("loan, dog", "credit, cat", {("loan", "credit"): 0.5, ("dog", "cat"): 0.1})
 GAP = NEARER - paired("loan, dog", "rate, puppy", {("loan", "rate"): 0.1, ("dog", "puppy"): 0.3})
 SUMMARIES = [  # an explanation, and its whole summary, or the beginning of one that goes on
-    (DOG_AND_CAT, 'Similarity -0.20: "dog" is unlike "b" (-0.30); against it, "cat" is close to "b" (+0.10).'),
+    (paired("dog,cat", "b", {("dog", "b"): -0.3, ("cat", "b"): 0.1}),
+     'Similarity -0.20: "dog" is unlike "b" (-0.30); against it, "cat" is close to "b" (+0.10).'),
     (paired("dog,cat", "b", {("dog", "b"): 0.3, ("cat", "b"): -0.299}),
      'Similarity 0.00: "dog" is close to "b" (+0.30); against it, "cat" is unlike "b" (-0.30); the two nearly cancel.'),
     (paired("dog", "b c", {("dog", "b"): 0.3, ("dog", "c"): -0.297}),
