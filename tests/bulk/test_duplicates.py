@@ -1,7 +1,6 @@
 """Near-duplicates: what is found, beside a plain reference; groups, files, other families, bad input."""
 
 import gzip
-import json
 import math
 import sys
 import time
@@ -11,19 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import pellucid
 from letters import SparseLetterEmbedder as Letters
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.bulk import duplicates, near_duplicates, write_kept
 from pellucid.bulk.signs import find_numbers, find_signed_names
-from pellucid.cli.app import app
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
+from refusals import refused
 
 WORDS = [start + chr(97 + number) for start in ("word", "term") for number in range(20)] + ["5", "7"]
 
@@ -225,21 +223,22 @@ def test_every_removed_text_is_within_the_threshold_of_a_kept_one_also_in_a_chai
         )
 
 
-def test_many_texts_of_one_form_make_one_pair_each(model):
-    found = duplicates([f"worda wordb wordc {'!' * number}" for number in range(100)], model)
-    assert len(found.pairs) == 99 and len(found.groups) == 1 and found.representative_indices == [0]
-
-
-def test_texts_that_the_model_does_not_know_are_duplicates_of_equal_ones_only(model):
-    found = duplicates(["unheard", "never seen", "", "unheard", "..."], model, threshold=0.01)
-    assert [(pair.kept, pair.duplicate, pair.score) for pair in found.pairs] == [(0, 3, 1.0)]
-    assert (found.unknown, found.equal) == (4, 1)
-
-
-def test_an_equal_text_of_a_removed_one_goes_to_the_kept_one(model):
-    found = duplicates(["worda wordb", "wordb worda worda wordb", "wordb worda worda wordb"], model)
-    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == [(0, 1), (0, 2)]
-    assert found.equal == 1
+@pytest.mark.parametrize(
+    ("texts", "threshold", "pairs", "equal_and_unknown"),
+    [
+        # many texts of one form make a pair each
+        ([f"worda wordb wordc {'!' * number}" for number in range(100)], 0.9, [(0, n) for n in range(1, 100)], (0, 0)),
+        # of texts without a known word only equal ones
+        (["unheard", "never seen", "", "unheard", "..."], 0.01, [(0, 3)], (1, 4)),
+        # an equal text of a removed one goes to the kept one
+        (["worda wordb", "wordb worda worda wordb", "wordb worda worda wordb"], 0.9, [(0, 1), (0, 2)], (1, 0)),
+    ],
+)
+def test_which_text_is_kept_in_the_place_of_which(model, texts, threshold, pairs, equal_and_unknown):
+    found = duplicates(texts, model, threshold=threshold)
+    assert [(pair.kept, pair.duplicate) for pair in found.pairs] == pairs
+    assert (found.equal, found.unknown) == equal_and_unknown
+    assert set(found.representative_indices) == set(range(len(texts))) - {duplicate for _, duplicate in pairs}
 
 
 def test_a_pair_has_reasons_that_add_up_to_its_score(model):
@@ -249,8 +248,6 @@ def test_a_pair_has_reasons_that_add_up_to_its_score(model):
         assert isinstance(why, Explanation)
         if why.coverage[0].known:
             assert sum(row.contribution for row in why.rows) == pytest.approx(pair.score, abs=2e-6)
-    with pytest.raises(InputError, match="the first is 0"):
-        found.explain(len(found.pairs))
 
 
 def test_twice_is_the_same(model):
@@ -267,37 +264,32 @@ def test_other_families(model):
     check(duplicates(letters, Letters(), threshold=0.9), plain(Letters(), letters, 0.9))
 
 
-@pytest.mark.parametrize(
-    ("corpus", "options", "message"),
-    [
-        *((["worda"], {"threshold": threshold}, "threshold") for threshold in (0, -1, 1.01, math.nan, "0.9", None)),
-        ([], {}, "no text"),
-        (["worda", None], {}, "item 1"),
-        (Path("absent.txt"), {}, "not found"),
-        (["worda"], {"model": len}, r"the encoder \(len\)"),
-    ],
-)
-def test_what_is_no_corpus_or_threshold_is_refused(model, corpus, options, message):
-    with pytest.raises((InputError, CorpusError), match=message):
-        duplicates(corpus, **{"model": model, **options})
+class Broken(Letters):
+    """A model that gives NaN for the last of some texts."""
+
+    def _encode(self, texts, role, **options):
+        rows = super()._encode(texts, role, **options)
+        rows.data[-1] = np.nan
+        return rows
 
 
-def test_nan_is_refused():
-    class Broken(Letters):
-        def _encode(self, texts, role, **options):
-            rows = super()._encode(texts, role, **options)
-            rows.data[-1] = np.nan
-            return rows
-
-    with pytest.raises(InputError, match="text 2"):
-        duplicates(["a", "b", "c"], Broken())
-
-
-def test_a_large_corpus_without_faiss_says_what_to_install(model, monkeypatch):
+@pytest.fixture
+def without_faiss(monkeypatch):
     monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", 3)
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"pellucid\[scale\]"):
-        duplicates(WORDS, model)
+
+
+test_what_cannot_be_compared_is_refused = refused(
+    *((lambda model, threshold=threshold: duplicates(["worda"], model, threshold=threshold), "threshold")
+      for threshold in (0, -1, 1.01, math.nan, "0.9", None)),
+    (lambda model: duplicates([], model), "no text"),
+    (lambda model: duplicates(["worda", None], model), "item 1", CorpusError),
+    (lambda model: duplicates(Path("absent.txt"), model), "not found", CorpusError),
+    (lambda: duplicates(["worda"], len), r"the encoder \(len\)"),
+    (lambda: duplicates(["a", "b", "c"], Broken()), "text 2"),
+    (lambda model: duplicates(["worda"] * 2, model).explain(1), "the first is 0"),
+    (lambda model, without_faiss: duplicates(WORDS, model), r"pellucid\[scale\]", MissingExtraError),
+)  # fmt: skip
 
 
 CORPUS = ["worda wordb", "Wordb worda!", "wordc", "wordc", "", "wordd worde wordf"]
@@ -324,19 +316,6 @@ def test_another_corpus_or_format_is_refused_and_nothing_written(model, tmp_path
     with pytest.raises(CorpusError, match="has 1 texts, and 6 were expected"):
         write_kept(source, found, target)
     assert not target.exists()
-
-
-def test_the_command(model, tmp_path):
-    model.save_pretrained(tmp_path / "model")
-    (tmp_path / "a.txt").write_text("\n".join(CORPUS) + "\n", encoding="utf-8")
-    options = ["--threshold", "0.95", "-m", str(tmp_path / "model")]
-    ran = CliRunner().invoke(app, ["duplicates", str(tmp_path / "a.txt"), "--keep", str(tmp_path / "b.txt"), *options])
-    assert ran.exit_code == 0 and "2 of 6 texts" in ran.stdout and "4 of 6 texts" in ran.stderr
-    assert (tmp_path / "b.txt").read_text(encoding="utf-8").splitlines() == LEFT
-    ran = CliRunner().invoke(app, ["duplicates", "--json", *options], input="worda\nworda\n")
-    assert json.loads(ran.stdout)["pairs"][0]["duplicate"] == 1
-    ran = CliRunner().invoke(app, ["duplicates", "--keep", "b.txt", *options], input="worda\n")
-    assert ran.exit_code == 2
 
 
 def test_texts_that_differ_by_a_guessed_word_are_no_duplicates():

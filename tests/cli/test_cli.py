@@ -277,6 +277,7 @@ MISTAKES = [
     ("encode texts.txt --id-field key", 2, "folder of shards"),
     ("encode texts.txt out -o a.npy", 2, "--output"),
     ("encode - out", 2, "FILE"),
+    ("duplicates --keep b.txt", 2, "not stdin or an index"),
     ("encode field.jsonl", 1, "'text'"),
     ("encode empty.txt", 1, "empty.txt holds no texts\n"),
     ("encode texts.txt --role passage", 1, "prompt_name is 'passage'"),
