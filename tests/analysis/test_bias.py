@@ -61,9 +61,12 @@ def test_findings_claim_no_more_than_the_tables_show():
     report = pellucid.bias(planted(1, LEANS), PAIRS, targets=TARGETS)
     said = " ".join(report.findings())
     assert len(report.clear) >= 4 and f"{len(report.clear)} of 8 targets lean clearly to one group" in said
-    assert (
-        "most: joba, jobb" in said and f"{report.leans[-1].target} is nearer to second" in said
-    ) or "joba is" in said
+    assert "most: joba, jobb" in said and (
+        f"{report.leans[-1].target} is nearer to second" in said or "joba is" in said
+    )
+    assert all(
+        -2 <= lean.low <= lean.high <= 2 for lean in pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS).leans
+    )
     assert report.to_dict()["kind"] == "bias" and "<h2>" in report.to_html()
     table = report.to_frame()
     assert len(table) == N_TARGETS and (table["low"] < table["effect"]).all()
@@ -97,10 +100,9 @@ def test_words_that_the_model_guesses_are_left_out_and_named():
 
 
 def test_numbers_of_a_list_are_compared_with_the_groups_that_they_are_about():
-    model = pellucid.load("static-en")
-    women, nations = pellucid.bias(model, "gender"), pellucid.bias(model, "nationality")
+    women, nations = (pellucid.bias(pellucid.load("static-en"), pairs) for pairs in ("gender", "nationality"))
     assert women.correlation.high < 0 and women.expected == "percent of women"
-    assert "go with percent of women: the larger it is, the nearer a target tends to be to female" in " ".join(
+    assert "go with percent of women: the larger it is, the nearer a target tends to be to female" in str(
         women.findings()
     )
     assert nations.correlation is None and "percent of women" not in str(nations)
@@ -180,11 +182,8 @@ def test_what_is_chance_in_pairs_or_in_sentences_is_not_claimed(pair, template, 
     n_false, (n_pairs, n_templates) = 0, shape
     for seed in range(60):
         random = np.random.default_rng(seed)
-        noise = (
-            pair * random.normal(size=(8, n_pairs, 1))
-            + template * random.normal(size=(8, 1, n_templates))
-            + 0.1 * random.normal(size=(8, *shape))
-        )
+        noise = pair * random.normal(size=(8, n_pairs, 1)) + template * random.normal(size=(8, 1, n_templates))
+        noise = noise + 0.1 * random.normal(size=(8, *shape))
         leans, _ = bias_audit._leans(np.stack([noise / 40, -noise / 40], axis=-1), [Target(name) for name in TARGETS])
         n_false += any(lean.is_clear for lean in leans)
     assert n_false <= 8  # 5 % of 60 are expected: P(> 8) = 0.2 %
@@ -192,14 +191,10 @@ def test_what_is_chance_in_pairs_or_in_sentences_is_not_claimed(pair, template, 
 
 def test_repetitions_are_no_evidence():
     model = planted(9, [0.0] * N_TARGETS)
-    once, repeated = (pellucid.bias(model, pairs, targets=TARGETS) for pairs in (PAIRS[:4], PAIRS[:4] * 20))
+    several = PAIRS[:4], PAIRS[:4] * 20, PAIRS[:2]
+    once, repeated, two = (pellucid.bias(model, pairs, targets=TARGETS) for pairs in several)
+    assert all(-2 <= lean.low <= lean.high <= 2 for lean in two.leans)  # as far as cosines reach
     assert repeated.leans == once.leans and "76 pairs are left out" in " ".join(repeated.notes)
-
-
-def test_effects_stay_in_the_range_of_cosines():
-    found = pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS)
-    assert all(-2 <= lean.low <= lean.high <= 2 for lean in found.leans)
-    assert (len(found.leans), found.n_pairs) == (N_TARGETS, 2)
 
 
 def of_numbers(folder, factor):
