@@ -234,7 +234,9 @@ def test_a_check_that_fails_has_its_rank(tmp_path):
     with Index.create(tmp_path / "index", {}) as made:
         made.add([*(f"text {n} about cars" for n in range(30)), "a horse"], ids=[*range(30), "h"])
         assert made.check([("horse", "h"), ("cars", 29, 30), ("cars", "0", 1)]) == []
-        assert made.check(table) == made.check(CorpusFile(table)) == [("cars", "29", 10, 30), ("horse", "nix", 10, None)]
+        assert (
+            made.check(table) == made.check(CorpusFile(table)) == [("cars", "29", 10, 30), ("horse", "nix", 10, None)]
+        )
         shown = run("index", "check", made.folder, table, code=1).stdout
         assert shown == (
             "cars: 29 is rank 30; it must be within 10\nhorse: nix is not in the index; it must be within 10\n"
