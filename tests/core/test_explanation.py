@@ -389,9 +389,11 @@ def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:
         ("\u201eHaus", "Haus"),
         ("\u201eHaus\u201c", "\u201eHaus\u201c"),
         ("l\u2019eau", "l\u2019eau"),
+        ("a" * 70, "a" * 59 + "\u2026"),
+        ("word " * 20, "word " * 11 + "word\u2026"),
     ],
 )
-def test_a_name_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
+def test_a_name_is_short_and_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:
     assert phrase_text(phrase, (0, len(phrase))) == name
 
 
