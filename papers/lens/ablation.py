@@ -15,7 +15,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,8 +63,6 @@ SHARES = {1000: "2,000", 2000: "4,000", 4000: "8,000", 8000: "16,000", None: "32
 
 ATTENTIONS = {"uni": "one way", "bi": "both ways"}
 
-END = "<|endoftext|>"  # stands at both ends of a text, as in the lexicon models
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -100,11 +98,10 @@ class Run:
 
     Attributes:
         attention: "uni" or "bi".
-        pooling: "last", "sum" or "max"; of dense models "last" or "mean".
+        pooling: "last", "sum" or "max".
         k: clusters; None for one dimension a token.
         taught: whether a teacher's scores are learned beside the pairs.
         trained: whether it is trained at all.
-        dense: whether its embedding is the state itself.
         seed: of clusters, adapter and the order of texts.
     """
 
@@ -113,15 +110,7 @@ class Run:
     k: int | None
     taught: bool = True
     trained: bool = True
-    dense: bool = False
     seed: int = 0
-
-    @property
-    def name(self) -> str:
-        """What its file is called by."""
-        size = "dense" if self.dense else self.k or "V"
-        how = "untrained" if not self.trained else "taught" if self.taught else "plain"
-        return f"{self.attention}-{self.pooling}-{size}-{how}-{self.seed}"
 
 
 class Bench:
@@ -150,11 +139,12 @@ class Bench:
 
     def result(self, **settings: Any) -> dict[str, Any]:
         """Return what a run gives."""
-        run, start = Run(**settings), time.perf_counter()
-        result = self._dense(run) if run.dense else self._lexicon(run)
-        return {**result, "seconds": round(time.perf_counter() - start, 1)}
+        run, start = Run(**settings), time.process_time()
+        model = self._model(run)
+        found = self._measured(lambda texts: model.encode(texts).toarray())
+        return {**found, "seconds": round(time.process_time() - start, 1)}
 
-    def _lexicon(self, run: Run) -> dict[str, Any]:
+    def _model(self, run: Run) -> LexiconEmbedder:
         attention: Attention = "causal" if run.attention == "uni" else "bidirectional"
         backbone = open_backbone(self.model, attention=attention, device="cpu")
         model = LexiconEmbedder(backbone, self._clusters(backbone, run), LexiconSettings(pooling=run.pooling))  # type: ignore[arg-type]
@@ -162,7 +152,7 @@ class Bench:
             with tempfile.TemporaryDirectory() as folder:
                 training_set = TrainingSet("tatoeba", self.rows)
                 model = train_lexicon(model, [training_set], folder, self._settings(run), show_progress_bar=False)
-        return self._measured(lambda texts: model.encode(texts).toarray())
+        return model
 
     def _settings(self, run: Run) -> TrainingSettings:
         recipe = self.recipe
@@ -188,18 +178,7 @@ class Bench:
                 os.mkdir(aside)
         return load_clusters(folder)
 
-    def _dense(self, run: Run) -> dict[str, Any]:
-        model = dense_model(self.model, run)
-        if run.trained:
-            train_dense(model, self.rows, self._settings(run))
-
-        def encode(texts: list[str]) -> Vectors:
-            framed = [f"{END}{text}{END}" for text in texts]
-            return np.asarray(model.encode(framed, show_progress_bar=False, normalize_embeddings=True), np.float32)
-
-        return self._measured(encode)
-
-    def _measured(self, encode: Any) -> dict[str, Any]:
+    def _measured(self, encode: Callable[[list[str]], Vectors]) -> dict[str, Any]:
         """Return Spearman's correlation x 100 on each set, and the held-out paraphrases' reciprocal rank x 100."""
         scores = {}
         for name, (firsts, seconds, people) in self.sets.items():
@@ -239,70 +218,11 @@ def scored_pairs(data: Path, name: str) -> tuple[list[str], list[str], Any]:
     return list(firsts), list(seconds), np.array(scores, float)
 
 
-def dense_model(path: Path, run: Run) -> Any:
-    """Return the language model's state as a dense sentence encoder: plain sentence-transformers, same attention."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    from pellucid.transformer import set_attention
-
-    transformer = Transformer(str(path), model_kwargs={"dtype": "float32"})
-    transformer.tokenizer.pad_token, transformer.tokenizer.padding_side = END, "right"
-    set_attention(transformer.auto_model.eval(), "causal" if run.attention == "uni" else "bidirectional")
-    pooling = Pooling(transformer.get_embedding_dimension(), {"last": "lasttoken"}.get(run.pooling, run.pooling))
-    return SentenceTransformer(modules=[transformer, pooling], device="cpu")
-
-
-def train_dense(model: Any, rows: Sequence[TrainingRow], settings: TrainingSettings) -> None:
-    """Train it on the same rows and for as many steps: an adapter of the same rank, InfoNCE at the same temperature."""
-    import torch
-    from datasets import Dataset
-    from peft import LoraConfig
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-    from transformers import PrinterCallback
-
-    torch.manual_seed(settings.seed)
-    adapter = LoraConfig(
-        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules="all-linear"
-    )
-    model.add_adapter(adapter)
-    random = np.random.default_rng(settings.seed)
-    columns: dict[str, list[str]] = {"query": [row.query for row in rows]}
-    columns["positive"] = [row.pos[random.integers(len(row.pos))] for row in rows]
-    drawn = [random.permutation(row.neg)[: settings.group_size - 1] for row in rows]
-    columns |= {f"negative_{n}": [str(texts[n]) for texts in drawn] for n in range(settings.group_size - 1)}
-    framed = {name: [f"{END}{text}{END}" for text in texts] for name, texts in columns.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=folder,
-            max_steps=settings.max_steps or -1,
-            per_device_train_batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            warmup_steps=settings.warmup_steps,
-            use_cpu=True,
-            seed=settings.seed,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
-        loss = MultipleNegativesRankingLoss(model, scale=1 / settings.temperature)
-        dataset = Dataset.from_dict(framed)
-        trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=dataset, loss=loss)
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    model.eval()
-
-
 def planned(seeds: int) -> list[Run]:
     """Return all runs: the tables of the first seed, what they are compared with, and the same of the other seeds."""
     grid = [Run(attention, pooling, 8000) for attention in ("uni", "bi") for pooling in POOLINGS]
     sizes = [Run("bi", "max", k, taught=taught) for taught in (True, False) for k in KS]
-    dense = [
-        Run(attention, pooling, None, dense=True, taught=False)
-        for attention, pooling in (("uni", "last"), ("bi", "last"), ("bi", "mean"))
-    ]
-    once = [*grid, *sizes, *dense]
+    once = [*grid, *sizes]
     runs = [*once, *(replace(run, trained=False, taught=False) for run in once)]
     runs += [replace(run, seed=seed) for seed in range(1, seeds) for run in once]
     return list(dict.fromkeys(runs))
@@ -389,25 +309,10 @@ def figures(measured: Iterable[Result]) -> Iterator[tuple[str, Figure]]:
     """Yield what the page shows of all runs."""
     results = Results(measured)
     yield "written", f"{written('torch')}, one thread"
-    yield "power", power(results)
     yield "seeds", f"{len(results.seeds)} ({len(results)} runs)"
     yield from findings(results)
     yield "pooling", pooling_table(results)
     yield "sizes", sizes_table(results)
-    yield "dense", dense_table(results)
-
-
-def power(results: Results) -> str:
-    """Say how many findings as many seeds would confirm by chance alone."""
-    claims = [*claims_of_table5(), *claims_of_figure3()]
-    found = [_differences(results, claim) for claim in claims]
-    seeds = len(results.seeds)
-    if seeds >= MIN_SEEDS:
-        return f"{seeds} seeds."
-    above, below = (sum(all((x > 0) is side for x in each) for each in found) for side in (True, False))
-    return f"""**{seeds} {"seed has" if seeds == 1 else "seeds have"} next to no power: every finding is undecided.** Were nothing but chance at work, all
-seeds would agree with a finding once in {2**seeds}, and contradict it as often: {len(claims) / 2**seeds:.1f} each of {len(claims)},
-where {above} and {below} came out."""  # noqa: E501
 
 
 def findings(results: Results) -> Iterator[tuple[str, Figure]]:
@@ -468,21 +373,6 @@ def sizes_table(results: Results) -> Table:
     return Table([*columns, "captions", "dialogue"], lines)
 
 
-def dense_table(results: Results) -> Table:
-    """Return the lexicon models beside the dense vector of the same model."""
-    dense = (("uni", "last"), ("bi", "last"), ("bi", "mean"))
-    runs = {
-        f"dense, {ATTENTIONS[attention]}, {pooling}": Run(attention, pooling, None, taught=False, dense=True)
-        for attention, pooling in dense
-    }
-    runs |= {f"lexicon, {ATTENTIONS['bi']}, max, k = {k:,}": Run("bi", "max", k, taught=False) for k in (4000, 8000)}
-    lines = []
-    for name, run in runs.items():
-        scores = [results.spread(replace(run, trained=False)), results.spread(run)]
-        lines.append([name, *scores, *results.cells(run), _spread(results.development(run))])
-    return Table(["", "untrained", "trained", "captions", "dialogue", "paraphrases"], lines)
-
-
 def _spread(values: Sequence[float]) -> str:
     """Return the mean and the standard deviation, as "71.2 ± 0.4"."""
     mean = f"{statistics.fmean(values):.1f}"
@@ -512,7 +402,7 @@ if __name__ == "__main__":
         measure,
         {
             "--model": {"type": Path, "help": "the causal language model [DATA/lm/gpt-neo-3m-stories]"},
-            "--seeds": {"type": int, "default": 2, "help": "runs of each kind [2]"},
+            "--seeds": {"type": int, "default": MIN_SEEDS, "help": "runs of each kind [%(default)s]"},
             "--part": {"type": int, "default": 0, "help": "do these of the runs, from 0 [0]"},
             "--parts": {"type": int, "default": 1, "help": "into which the runs are divided among processes [1]"},
         },

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from scipy import sparse
+
+from pellucid.core.arrays import l2_normalize
 
 MODEL = SimpleNamespace(
     explain=lambda text: SimpleNamespace(
@@ -53,3 +57,18 @@ def test_stemmed_bm25_finds_what_plain_does_not(opened):
         bm25.Bm25(collection, name).hits(["rice flight connections"], 2)[0] for name in (bm25.PLAIN, bm25.STEMMED)
     )
     assert plain["a"] == 0 < stemmed["a"]
+
+
+def test_each_way_to_search_is_told_by_what_it_finds(opened):
+    pytest.importorskip("faiss")
+    script = opened("papers.lens.faiss_search")
+    rows = sparse.csr_matrix(np.random.default_rng(0).dirichlet(np.full(40, 0.1), 600).astype(np.float32))
+    rows = l2_normalize(rows)
+    cosines = (rows[:20] @ rows.T).toarray()
+    worst = SimpleNamespace(search=lambda number: np.argsort(cosines[number])[:10].tolist(), mb=1.0)
+    collection = SimpleNamespace(ids=[*map(str, range(600))], ndcg=lambda hits: float(sum("0" in of for of in hits)))
+    made = {script.OURS: worst, script.PRUNED: worst, **script.faiss_indexes(rows, rows[:20], 8)}
+    table = script.compared(made, cosines, collection)
+    assert [row[2:4] for row in table.rows[:3]] == [["0.0%", 0.0], ["0.0%", 0.0], ["100.0%", 1.0]]
+    few = [float(row[2].strip("%")) for row in table.rows if row[1] == "nprobe=4"]
+    assert 50 < few[0] < 100 and table.rows[2][4] == "1.00"
