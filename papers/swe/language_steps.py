@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import Figure, Table, mean_interval, run_script
+from papers.kit import Figure, Kept, Table, experiment, mean_interval, run_script
 from papers.swe.bitext import found_first
 from papers.swe.crosslingual import (
     LANGUAGES,
@@ -150,10 +150,12 @@ class Languages:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Make the models and yield the tables."""
-    languages = Languages(options.teacher, options.data, options.work_dir)
+    languages, kept = Languages(options.teacher, options.data, options.work_dir), Kept(options.work_dir / "rows-.jsonl")
     if options.stsb:
-        yield "cross-sts", cross_sts(languages, options.stsb)
-    yield "translations", translations(languages)
+        rows = cross_row.rows(kept, languages, options.stsb)
+        yield "cross-sts", Table(["STS-B, English and", *ALL], [list(row.values()) for row in rows])
+    rows = step_row.rows(kept, languages)
+    yield "translations", Table(["step", *STEP_SCORES], [list(row.values()) for row in rows])
     yield "differences", differences(languages)
 
 
@@ -166,10 +168,25 @@ def run_on_teacher(
     run_script(measure, {**teacher, **(options or {})}, data=data, work_dir="text, state and models", only=only)
 
 
-def translations(languages: Languages) -> Table:
-    """Return what each step gives."""
-    rows = [[name, *step_scores(languages.data, languages.model(name))] for name in MODELS]
-    return Table(["step", *STEP_SCORES], rows)
+@experiment(model=MODELS)
+def step_row(languages: Languages, model: str) -> dict[str, float]:
+    """Return what a step gives."""
+    return dict(zip(STEP_SCORES, step_scores(languages.data, languages.model(model))))
+
+
+@experiment(model=(*MODELS, "static-multi"))
+def cross_row(languages: Languages, folder: Path, model: str) -> dict[str, float]:
+    """Return Spearman's correlation on STS-B, the first sentence English and the second in another language."""
+    import csv
+
+    from scipy.stats import spearmanr
+
+    tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
+    scores = [float(row[2]) for row in tables["en"]]
+    opened = languages.model(model) if model in MODELS else StaticEmbedder.from_pretrained(model)
+    first = opened.encode([row[0] for row in tables["en"]])
+    cosines = {code: (first * opened.encode([row[1] for row in tables[code]])).sum(axis=1) for code in ALL}
+    return {code: percent(spearmanr(found, scores).statistic) for code, found in cosines.items()}
 
 
 def differences(languages: Languages) -> Table:
@@ -193,22 +210,6 @@ def differences(languages: Languages) -> Table:
 def _seeds(*models: str) -> int | None:
     """Return how many trainings a comparison of models rests on; None where no step of theirs is drawn at random."""
     return 1 if {*DISTILLED, *TUNED} & set(models) else None
-
-
-def cross_sts(languages: Languages, folder: Path) -> Table:
-    """Return Spearman's correlation on STS-B, the first sentence English and the second in another language."""
-    import csv
-
-    from scipy.stats import spearmanr
-
-    tables = {code: list(csv.reader((folder / f"stsb-{code}-test.csv").open(encoding="utf-8"))) for code in ALL}
-    scores = [float(row[2]) for row in tables["en"]]
-    made, rows = {name: languages.model(name) for name in MODELS}, []
-    for name, model in {**made, "static-multi": StaticEmbedder.from_pretrained("static-multi")}.items():
-        first = model.encode([row[0] for row in tables["en"]])
-        second = (model.encode([row[1] for row in tables[code]]) for code in ALL)
-        rows.append([name, *(percent(spearmanr((first * other).sum(axis=1), scores).statistic) for other in second)])
-    return Table(["STS-B, English and", *ALL], rows)
 
 
 def all_hits(data: Path, model: StaticEmbedder) -> Mapping[str, Hits]:
