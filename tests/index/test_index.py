@@ -1,34 +1,26 @@
-"""The index: what is found, why, filters, changes, and everything that is refused."""
+"""The index: changes, opening, models, settings and vectors from elsewhere."""
 
 import json
-import math
-import random
 import shutil
 from collections import Counter
 from dataclasses import replace
-from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+import scipy.sparse
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as extra_numpy
 
 import pellucid.index.bm25 as bm25
 import pellucid.index.terms as terms
-from index_cases import brute_bm25
+from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import Index
-from pellucid.core.query import EMPTY_TERMS, Marks
 from pellucid.errors import IndexFolderError, InputError, WritingError
-from pellucid.index.bm25 import idf
+from pellucid.index import QueryFunction, writer
 from pellucid.index.documents import passage_ends
-from pellucid.index.reasons import Reasons
-from pellucid.index.terms import Analyser
-from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.sentences import sentence_spans
 from pellucid.text.unicode import well_formed
-from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
 
 TEXTS = {
@@ -46,82 +38,23 @@ def lengths(texts):
     return np.array([[len(t), t.count("a"), t.count(" ")] for t in texts], np.float32)
 
 
-def filled(folder, fruit):
-    made = Index.create(folder, {"fruit": fruit})
-    fields = [{"n": n, "even": n % 2 == 0, "kind": f"{n}", "day": "2024-05-31"} for n in range(len(TEXTS))]
-    made.add(TEXTS.values(), ids=TEXTS.keys(), metadata=fields)
-    return made
-
-
 @pytest.fixture
-def index(tmp_path, fruit):
-    """An index of a test's own, to change."""
-    with filled(tmp_path / "index", fruit) as made:
-        yield made
+def index(index_of, fruit):
+    fields = [{"n": n, "even": n % 2 == 0, "kind": f"{n}", "day": "2024-05-31"} for n in range(len(TEXTS))]
+    return index_of(TEXTS.values(), ids=TEXTS, metadata=fields, models={"fruit": fruit})
 
 
-@pytest.fixture(scope="module")
-def read_only(tmp_path_factory, module_fruit):
-    """One index for the tests that only search."""
-    with filled(tmp_path_factory.mktemp("read") / "index", module_fruit) as made:
-        yield made
-
-
-# --- What is found ---
-
-
-def test_a_search_brings_the_same_as_looking_at_every_document(index_of):
-    chance = random.Random(0)
-    words = [f"w{n}" for n in range(60)]
-    model = StaticEmbedder(Vocabulary(words), np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32))
-    texts = [" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(400)]
-    index = index_of(
-        texts, ids=[str(n) for n in range(len(texts))], models={"m": model}, weights={"bm25": 0.3, "m": 0.7}
-    )
-    index.rebuild()  # the mean length of all, not of a sample
-    for _ in range(4):
-        query = " ".join(chance.choices(words, k=4))
-        cosines = model.similarity(model.encode([query]), model.encode(texts))[0]
-        every = 0.3 * np.array(brute_bm25(query, texts)) + 0.7 * cosines
-        for top_k in (1, 10, 20):
-            hits = index.search(query, top_k)
-            assert hits.exact
-            assert [hit.score for hit in hits] == pytest.approx(np.sort(every)[::-1][:top_k].tolist(), abs=2e-6)
-
-
-@pytest.mark.parametrize("query", ["", "zzz qqq", "!!!", "the", *HOSTILE])
-def test_any_text_can_be_asked(read_only, query):
-    for hit in read_only.search(query):
-        assert hit.marks is not None and hit.snippet in hit.summary()
-        hit.explain()
-
-
-def test_an_empty_index_and_a_large_top_k(tmp_path, fruit, read_only):
-    with Index.create(tmp_path / "empty", {"fruit": fruit}) as empty:
-        assert list(empty.search("apple")) == [] and len(empty) == 0 and empty.verify() == []
-        assert "0 documents" in str(empty.search("apple")) and empty.add([], ids=[]) == 0
-    assert len(read_only.search("apple car the law", top_k=10_000)) == len(TEXTS)
-
-
-# --- Why ---
-
-
-def test_the_views_of_a_result(read_only):
-    jsonschema = pytest.importorskip("jsonschema")
-    hits = read_only.search("apples <b>and</b> cars")
-    schema = json.loads((Path(__file__).parents[2] / "docs" / "search-schema.json").read_text("utf-8"))
-    value = json.loads(hits.to_json())
-    jsonschema.validate(value, schema)
-    assert value == hits.to_dict()
-    assert hits[0].lines()[0].name in hits.to_frame()["reasons"][0]
-    assert "apples" in str(hits) and "<b>and" not in hits.to_html() and "\n" not in repr(hits)
-    assert list(hits.to_frame()["id"]) == [hit.id for hit in hits]
+def resettled(index, change):
+    """Change the settings that are stored, whatever they are then."""
+    with index._exclusive_writer() as writer:
+        settings = json.loads(json.dumps(writer.commit.state.settings))
+        change(settings)
+        writer.save(replace(writer.commit.state, settings=settings))
 
 
 def test_a_closed_index_says_so(tmp_path):
     index = Index.create(tmp_path / "index", {})
-    index.close()
-    index.close()
+    index.close(), index.close()
     for ask in (
         lambda: index.search("x"),
         lambda: index["a"],
@@ -137,9 +70,6 @@ def test_a_closed_index_says_so(tmp_path):
             ask()
 
 
-# --- Filters ---
-
-
 # --- Changes ---
 
 
@@ -153,49 +83,6 @@ def test_documents_are_replaced_changed_and_removed(index):
     assert index.delete(["a", "b"]) == 2 and "a" not in index and "c" in index
     assert not list(index.search("trains", weights={"bm25": 1}))
     assert index.delete(["a"], missing_ok=True) == 0 and index.verify() == []
-
-
-def test_bm25_is_that_of_the_documents_there_are(tmp_path):
-    chance = random.Random(1)
-    with Index.create(tmp_path / "index", {}) as index:
-        documents = {}
-        for turn in range(30):
-            own = {
-                f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)
-            }
-            documents = {k: v for k, v in documents.items() if k not in own} | own
-            index.add(own.values(), ids=own.keys())
-            for gone in chance.sample(sorted(documents), 1):
-                index.delete(gone)
-                del documents[gone]
-            expected = dict(zip(documents, brute_bm25("ax cz other", documents.values()))) if documents else {}
-            if turn == 20:
-                index.rebuild()
-            hits = {hit.id: hit.score for hit in index.search("ax cz other", 30)}
-            assert hits == pytest.approx({own: score for own, score in expected.items() if score}, abs=1e-6)
-        assert index.verify() == []
-
-
-def test_long_documents_are_cut_and_the_best_passage_is_shown(index_of):
-    sentences = [f"Sentence {n} speaks of nothing much at all." for n in range(100)]
-    sentences[70] = "Here the aardvark appears."
-    text = " ".join(sentences)
-    index = index_of(
-        [text, "no animal, 2 plants."], ids=["long", "short"], titles=["Aardvarks", "In spring"], passage_characters=500
-    )
-    assert sentence_spans(index["short"].passages()[0]) == [(0, 9), (11, 31)]  # no sentence is of title and text
-    assert index.info()["passages"] > 8
-    hits = index.search("aardvark")
-    assert [hit.id for hit in hits] == ["long"] and "aardvark" in hits[0].text and len(hits[0].text) <= 500
-    assert text[hits[0].start :].startswith(hits[0].text) and hits[0].passage > 0
-    assert hits[0].reasons.text == "Aardvarks\n\n" + hits[0].text
-    marks = hits[0].marks
-    assert (
-        [hits[0].title[s:e] for s, e, _ in marks.title],
-        [hits[0].text[s:e] for s, e, _ in marks.text],
-        hits[0].snippet,
-    ) == (["Aardvarks"], ["aardvark"], "Here the aardvark appears.")
-    assert index["long"].text == text
 
 
 @given(st.text(alphabet="ab .\n\u3002", max_size=300), st.integers(5, 50))
@@ -222,11 +109,11 @@ def test_documents_without_ids_are_added_once(tmp_path_factory, rows, more):
         assert Counter((document.text, str(document.metadata)) for document in index) == counts
 
 
-def test_a_document_that_is_too_long(tmp_path):
-    with Index.create(tmp_path / "index", {}, passage_characters=100) as index:
-        with pytest.raises(InputError, match="at most 65,536"):
-            index.add(["a b " * 1_700_000], ids=["x"])
-        assert len(index) == 0
+def test_a_document_that_is_too_long(index_of):
+    index = index_of([], ids=[], passage_characters=100)
+    with pytest.raises(InputError, match="at most 65,536"):
+        index.add(["a b " * 1_700_000], ids=["x"])
+    assert len(index) == 0
 
 
 def test_a_model_that_gives_nan_stores_nothing(index_of):
@@ -256,34 +143,69 @@ def test_odd_texts_and_ids_come_back_as_they_are(index_of):
     assert [hit.id for hit in index.search("word", where={"\ufffd name": "\udfff", "n": 2**53})] == ["x"]
 
 
+# --- Blocks of documents ---
+
+
+@pytest.mark.parametrize(
+    ("limit", "commits"), [("MAX_PENDING_BYTES", 3), ("MAX_PENDING_TERMS", 3), ("MAX_PENDING_S", 3), ("FANOUT", 1)]
+)
+def test_a_build_is_one_commit_unless_it_is_much_or_takes_long(tmp_path, monkeypatch, limit, commits):
+    monkeypatch.setattr(writer, limit, 0)
+    with Index.create(tmp_path / "index", {}) as index:
+        before = index.snapshot().commit.state.commit
+        index.add((f"text number{n}" for n in range(2500)), ids=range(2500))
+        assert index.snapshot().commit.state.commit == before + commits
+        assert index.verify() == []
+
+
+@pytest.mark.parametrize("error", [InputError, KeyboardInterrupt])
+def test_the_blocks_before_an_error_or_an_interrupt_stay(tmp_path, error):
+    def read():
+        yield from (f"text {n}" for n in range(2500))
+        raise error
+
+    with Index.create(tmp_path / "index", {}) as index:
+        with pytest.raises(error):
+            index.add(read(), ids=map(str, range(3000)))
+        assert sorted(map(int, (document.id for document in index))) == list(range(2000))
+        assert index.verify() == []
+
+
+def test_what_a_disk_refuses_is_not_tried_again(tmp_path, monkeypatch):
+    tried = []
+
+    def refuse(*arguments):
+        tried.append(arguments)
+        raise WritingError(28, "full")
+
+    with Index.create(tmp_path / "index", {}) as index:
+        monkeypatch.setattr("pellucid.index.collection.replace_documents", refuse)
+        with pytest.raises(WritingError):
+            index.add(f"text {n}" for n in range(1500))
+        assert len(tried) == 1 and len(index) == 0
+
+
 # --- Opening, models, formats ---
 
 
-def test_another_model_is_refused(tmp_path, fruit):
-    Index.create(tmp_path / "index", {"fruit": fruit}).close()
+def test_another_model_is_refused_and_a_function_given_again(index, index_of, fruit):
     vectors = fruit.vectors.copy()
     vectors[1, 1] += 0.01  # one word a little
-    other = StaticEmbedder(fruit.vocabulary, vectors)
-    with pytest.raises(IndexFolderError, match=r"the model 'fruit' .* is another model"):
-        Index.open(tmp_path / "index", models={"fruit": other})
-    with pytest.raises(InputError, match="no model 'nut'"):
-        Index.open(tmp_path / "index", models={"nut": fruit})
-    Index.open(tmp_path / "index", models={"fruit": fruit}).close()
+    other, made = StaticEmbedder(fruit.vocabulary, vectors), index_of(["a text"], ids=["a"], models={"m": lengths})
+    for folder, models, said in (
+        (index.folder, {"fruit": other}, r"the model 'fruit' .* is another model"),
+        (index.folder, {"nut": fruit}, "no model 'nut'"),
+        (made.folder, {}, "is a function"),
+        (made.folder, {"m": lambda texts: lengths(texts)[:, ::-1]}, "is another model"),
+    ):
+        with pytest.raises((IndexFolderError, InputError), match=said):
+            Index.open(folder, models)
+    Index.open(index.folder, {"fruit": fruit}).close()
+    with Index.open(made.folder, {"m": lambda texts: lengths(texts) * 2}) as again:  # length is no matter
+        assert again.search("a text")[0].id == "a"
 
 
-def test_a_function_is_given_again_and_recognised(tmp_path):
-    with Index.create(tmp_path / "index", {"m": lengths}) as index:
-        index.add(["a text"], ids=["a"])
-    with pytest.raises(InputError, match="is a function"):
-        Index.open(tmp_path / "index")
-    with pytest.raises(IndexFolderError, match="is another model"):
-        Index.open(tmp_path / "index", models={"m": lambda texts: lengths(texts)[:, ::-1]})
-    with Index.open(tmp_path / "index", models={"m": lambda texts: lengths(texts) * 2}) as index:  # length is no matter
-        assert index.search("a text")[0].id == "a"
-
-
-def test_rebuilding_repairs_and_changes_models(tmp_path, index_of, fruit):
-    index = index_of(TEXTS.values(), ids=TEXTS.keys(), models={"fruit": fruit})
+def test_rebuilding_repairs_and_changes_models(tmp_path, index, fruit):
     without = fruit.without(2)
     index.rebuild({"fruit": without})
     assert index.verify() == [] and len(list(index.folder.glob("models-*"))) == 1
@@ -321,177 +243,30 @@ def test_a_full_disk_is_told_before_anything_is_lost(index, monkeypatch):
     assert index.verify() == []
 
 
-# --- Words ---
-
-
-@given(texts=st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=40), max_size=4))
-@example(["US, us, AIDS and Us"])
-def test_words_are_read_as_they_are_split(texts):
-    words = WordCache(Analyser(), {})
-    words.read([text.lower() for text in texts])  # a word is not taken for its lower case
-    found = words.read(texts)
-    spelled = [words._spelled[number] for number in found.values.tolist()]
-    read = [(text, word, *span) for text, word, span in zip(found.texts().tolist(), spelled, found.spans.tolist())]
-    assert read == [(n, *word) for n, text in enumerate(texts) for word in split_words(text)]
-
-
-def test_the_rows_of_texts_are_those_of_the_vocabulary():
-    texts = ["New York, new hats in \u6771\u4eac\u90fd", "", "\u00fcber new York and caf\u00e9"] * 2
-    for spelled in (["new\u2581york", "new", "caf\u00e9"], ["\u6771\u4eac", "new", "york", "\u90fd"], ["hats", "New"]):
-        model = StaticEmbedder(Vocabulary(spelled), np.eye(len(spelled), 5, dtype=np.float32))
-        words = WordCache(Analyser(), {"m": model})
-        rows, _ = words.rows("m", texts, words.read(texts))
-        for number, text in enumerate(texts):
-            known = [(model.vocabulary.row(word.text), *word[1:]) for word in model.vocabulary.split(text)]
-            part = rows.slice_for(number)
-            read = [(row, *span) for row, span in zip(rows.values[part].tolist(), rows.spans[part].tolist())]
-            assert read == [word for word in known if word[0] >= 0]
-
-
-@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-2, 4))), min_size=1, max_size=3))
-def test_marks_of_a_text_are_in_its_order_each_place_once(parts):
-    terms = {}
-    for number, of_part in enumerate(parts):
-        spans = np.array([(start, start + length) for start, length, _ in of_part], np.int64).reshape(-1, 2)
-        marks = Marks(np.array([value for *_, value in of_part], np.float64), spans)
-        terms[str(number)] = EMPTY_TERMS._replace(marks=marks)
-    values, spans = Reasons("q", "t", terms, 0.0, named=True).marks()
-    sums = Counter[tuple[int, int]]()
-    for start, length, value in chain(*parts):
-        sums[start, start + length] += value
-    assert dict(zip(map(tuple, spans.tolist()), values.tolist())) == sums
-    assert spans.tolist() == sorted(spans.tolist())
-
-
-def test_the_first_word_that_is_read_by_its_spelling_may_be_of_a_query(index_of):
-    index = index_of(["a boat on the river"], models="static-multi")
-    assert len(index.search("supersonik")) == 1
-
-
-def test_words_of_the_query_count_what_is_said(tmp_path, fruit):
-    query = "apples, pears and a car"
-    with filled(tmp_path / "index", fruit) as index:
-        plain = {hit.id: hit for hit in index.search(query)}
-        hits = index.search(query, word_weights={"pear": 0.25, "car": 0, "qqq": 3})
-        assert hits.exact and len(hits)
-        for hit in hits:
-            before = plain[hit.id].explain()
-            factors = {"pears": 0.25, "car": 0.0}
-            expected = sum(row.contribution * factors.get(row.parts[0].split(" ")[0], 1) for row in before.rows)
-            assert hit.score == pytest.approx(expected, abs=1e-6)
-            assert hit.explain().score == pytest.approx(sum(row.contribution for row in hit.explain().rows), abs=1e-6)
-        assert index.score(query, "d", word_weights={"car": 0, "apple": 0, "pear": 0}).score == 0.0
-
-
-SYNONYMS = {"car": ["auto", "the", "cars"], "nyc": ["new york"], "big apple": ["nyc"], "the": ["horse"], "pie": ["nyc"]}
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("cars", {"cars ~ autos"}), ("auto", set()), ("an auto, a car", set()), ("the horse", set()),  # its own word
-        ("nyc", {"nyc ~ New", "nyc ~ york"}), ("apple pie", {"pie ~ NYC"}), ("an apple is big", {"apple big ~ NYC"}),
-        ("big apple pie", {"big apple ~ NYC"}),
-    ],
-)  # fmt: skip
-def test_a_synonym_is_a_term_beside_the_word_and_lowers_no_score(index_of, fruit, query, expected):
-    texts = ["cars", "autos in New Jersey", "of york", "NYC", "a horse", "the big apple pie", "pear"]
-    index = index_of(texts, ids=texts, models={"fruit": fruit})
-    found, before = index.search(query, synonyms=SYNONYMS), {hit.id: hit for hit in index.search(query)}
-    assert {r.name for hit in found for r in hit.reasons.top(99) if r.kind == "synonym"} == {
-        f"bm25: {name} (synonym)" for name in expected
-    }
-    for hit in found:
-        assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score, abs=1e-6)
-        assert hit.score >= (before[hit.id].score if hit.id in before else 0.0) - 1e-9
-        assert index.score(query, hit.id, synonyms=SYNONYMS).score == pytest.approx(hit.score, abs=1e-6)
-    index.configure(synonyms=SYNONYMS)
-    index.rebuild()
-    assert index.search(query).to_dict() == found.to_dict()
-    assert {hit.id: hit for hit in index.search(query, synonyms={})} == before
-
-
-def test_a_synonym_counts_at_most_as_its_word(index_of):
-    index = index_of(["car a1", "car a2", "auto a3", "van a4", "van a5", "van a6", "no"], ids=list("abcdefg"))
-    scores = {hit.id: hit.score for hit in index.search("car", synonyms={"car": ["auto", "van"]})}
-    assert scores["c"] == pytest.approx(0.8 * scores["a"], rel=1e-5)  # it is rarer
-    assert scores["d"] == pytest.approx(0.8 * scores["a"] * idf(7, 3) / idf(7, 2), rel=1e-5)
-
-
-def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
-    with filled(tmp_path / "index", fruit) as index:
-        files = sorted((tmp_path / "index/segments").iterdir())
-        before = index.search("apple car", weights={"fruit": 1}, word_weights={"car": 0.1})
-        index.configure(weights={"fruit": 1}, word_weights={"car": 0.1})
-        assert sorted((tmp_path / "index/segments").iterdir()) == files
-        assert index.search("apple car").to_dict() == before.to_dict()
-
-    with Index.open(tmp_path / "index") as index:
-        assert index.weights == {"bm25": 0.0, "fruit": 1.0} and index.word_weights == {"car": 0.1}
-        assert index.verify() == []
-        index.configure(word_weights={})
-        assert index.weights["fruit"] == 1 and index.word_weights == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "stored"),
-    [
-        ("weights", {"bm25": math.nan, "fruit": 1}),
-        ("weights", {"bm25": -1, "fruit": 2}),
-        ("weights", {"bm25": "much", "fruit": 1}),
-        ("weights", {"bm25": 0, "fruit": 0}),
-        ("weights", {"bm25": 1, "other": 1}),
-        ("weights", [1, 2]),
-        ("word_weights", {"car": math.inf}),
-        ("word_weights", ["car"]),
-        ("synonyms", {"car": "auto"}),
-        ("synonyms", {"car": ["a" * 201]}),
-    ],
-)
-def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, name, stored):
-    with filled(tmp_path / "index", fruit) as index:
-        with index._exclusive_writer() as writer:
-            state = writer.commit.state
-            writer.save(replace(state, settings=state.settings | {name: stored}))
-    with pytest.raises(IndexFolderError, match=r"commit\.json cannot be used: .*(weight|synonym).* rebuild=True"):
-        Index.open(tmp_path / "index")
-    with Index.open(tmp_path / "index", rebuild=True) as index:
-        assert index.weights == {"bm25": 0.7, "fruit": 0.3} and index.word_weights == index.synonyms == {}
-    Index.open(tmp_path / "index").close()
+def test_settings_are_changed_without_new_vectors(index):
+    files = sorted((index.folder / "segments").iterdir())
+    before = index.search("apple car", weights={"fruit": 1}, word_weights={"car": 0.1})
+    index.configure(weights={"fruit": 1}, word_weights={"car": 0.1})
+    assert sorted((index.folder / "segments").iterdir()) == files
+    assert index.search("apple car").to_dict() == before.to_dict()
+    with Index.open(index.folder) as opened:
+        assert opened.weights == {"bm25": 0.0, "fruit": 1.0} and opened.word_weights == {"car": 0.1}
+        opened.configure(word_weights={})
+        assert index.weights["fruit"] == 1 and index.word_weights == {} and index.verify() == []
 
 
 @pytest.mark.parametrize(
     ("module", "setting", "value"),
     [(bm25, "K1", 2.0), (terms, "ENGLISH_STOP_WORDS", frozenset(["apple"])), (terms, "MAX_ACRONYM_LETTERS", 3)],
 )
-def test_bm25_of_another_version_is_refused(tmp_path, fruit, monkeypatch, module, setting, value):
-    with filled(tmp_path / "index", fruit) as index:
-        index.configure(weights={"bm25": 0.5, "fruit": 0.5})
+def test_bm25_of_another_version_is_refused(index, monkeypatch, module, setting, value):
+    index.configure(weights={"bm25": 0.5, "fruit": 0.5})
     monkeypatch.setattr(module, setting, value)
     with pytest.raises(IndexFolderError, match="another stemmer, stop words, k1 or b"):
-        Index.open(tmp_path / "index")
-    with Index.open(tmp_path / "index", rebuild=True) as index:
-        assert index.verify() == [] and index.weights["bm25"] == 0.5
-    Index.open(tmp_path / "index").close()
-
-
-@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
-def test_reasons_of_static_words_add_up_to_the_cosine(index_of, kind):
-    rng = np.random.default_rng(3)
-    words = [f"w{n}" for n in range(300)]
-    table = rng.normal(size=(300, 70)).astype(np.float32)
-    scales = (np.abs(table).max(axis=1) / 127).astype(np.float32) if kind == "int8" else None
-    table = np.round(table / scales[:, None]).astype(np.int8) if kind == "int8" else table.astype(kind)
-    model = StaticEmbedder(Vocabulary(words), table, scales)
-    texts = [" ".join(rng.choice(words, size)) for size in (5, 40, 700)] + ["nothing known", ""]
-    query = "w1 w2 w3 w2 " + " ".join(words[10:20])
-
-    index = index_of(texts, ids=map(str, range(5)), models={"m": model}, bm25=False)
-    cosines = model.similarity(model.encode(query), model.encode(texts))[0]
-    hits = index.search(query)
-    assert len(hits) == 3
-    for hit in hits:
-        assert hit.reasons.terms["m"].values.sum() == pytest.approx(cosines[int(hit.id)], abs=1e-5)
+        Index.open(index.folder)
+    with Index.open(index.folder, rebuild=True) as opened:
+        assert opened.verify() == [] and opened.weights["bm25"] == 0.5
+    Index.open(index.folder).close()
 
 
 # --- Kinds of fields ---
@@ -511,28 +286,179 @@ def test_a_field_knows_the_kinds_of_its_values(index_of):
 
 
 @pytest.mark.parametrize("source", ["someone/model-of-the-hub", "/etc", "../elsewhere"])
-def test_an_index_from_elsewhere_asks_nobody(tmp_path, fruit, monkeypatch, source):
+def test_an_index_from_elsewhere_asks_nobody(tmp_path, index, fruit, monkeypatch, source):
     fruit.save_pretrained(tmp_path / "elsewhere")
-    with filled(tmp_path / "index", fruit) as index, index._exclusive_writer() as writer:
-        state = writer.commit.state
-        settings = json.loads(json.dumps(state.settings))
-        settings["models"][0] |= {"source": source, "copy": None}
-        writer.save(replace(state, settings=settings))
-
-    def connect(*arguments, **named):
-        raise AssertionError(f"a connection was opened: {arguments}")
-
-    monkeypatch.setattr("socket.socket.connect", connect)
+    resettled(index, lambda settings: settings["models"][0].update(source=source, copy=None))
+    monkeypatch.setattr("socket.socket.connect", lambda *arguments: pytest.fail("a connection was opened"))
     with pytest.raises(IndexFolderError, match="allow_outside=True"):
         Index.open(tmp_path / "index")
 
 
-def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, fruit):
+def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, index_of, fruit):
     fruit.save_pretrained(tmp_path / "model")
-    with Index.create(tmp_path / "index", {"m": tmp_path / "model"}) as index:
-        index.add(["an apple"], ids=["a"])
+    index_of(["an apple"], ids=["a"], models={"m": tmp_path / "model"})
     shutil.rmtree(tmp_path / "model")
     with Index.open(tmp_path / "index") as index:
         assert index.search("apple")[0].id == "a" and index.info()["models"] == {"m": str(tmp_path / "model")}
         index.rebuild()
         assert index.verify() == []
+
+
+# --- Vectors from elsewhere ---
+
+
+IDS = ["a", "b", "c"]
+FRUITS = ["apples and pears", "cars and bicycles", "pears on a table"]
+ROWS = np.array([[1.0, 0, 0, 0], [0, 2, 0, 0], [3, 0, 4, 0]])
+
+
+class Counting:
+    """A function that is told which texts it was asked for: four numbers of each."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, texts):
+        self.asked += texts
+        return np.array([[t.count("a"), t.count("c"), t.count("p"), len(t)] for t in texts], np.float64)
+
+
+def no_function(texts):
+    return Counting()(texts)
+
+
+def cosines(index, query, name="far"):
+    return {own: index.score(query, own, weights={name: 1}).score for own in IDS}
+
+
+def expected(query, rows=ROWS):
+    asked = Counting()([query])[0]
+    products = rows @ asked / np.linalg.norm(rows, axis=1) / np.linalg.norm(asked)
+    return pytest.approx(dict(zip(IDS, products.tolist())), abs=1e-6)
+
+
+def everything(index):
+    return [(hit.id, hit.score) for hit in index.search("pears and a car", weights={"far": 1})]
+
+
+@pytest.mark.parametrize("how", [np.asarray, np.float16, np.ndarray.tolist, np.int64], ids=str)
+@pytest.mark.parametrize("columns", [list, iter], ids=["lists", "iterators"])
+def test_given_vectors_are_stored_and_nothing_is_embedded_twice(tmp_path, how, columns):
+    model = Counting()
+    with Index.create(tmp_path / "index", {"far": model}) as index:
+        model.asked.clear()
+        assert index.add(columns(FRUITS), ids=columns(IDS), vectors={"far": how(ROWS)}) == 3
+        assert model.asked == []
+        assert cosines(index, "a pear") == expected("a pear")
+        hit = index.search("a pear", weights={"far": 1})[0]
+        assert hit.explain().score == hit.score and hit.id == max(
+            cosines(index, "a pear"), key=cosines(index, "a pear").get
+        )
+        assert index.verify() == []
+        assert index.info()["models"] == {"far": "given, with given vectors"}
+
+
+def test_a_row_stands_for_every_passage_of_its_document(index_of):
+    index = index_of(
+        ["apples and pears. " * 20, "cars. " * 30, "tables"],
+        ids=IDS,
+        vectors={"far": ROWS},
+        models={"far": no_function},
+        passage_characters=100,
+    )
+    assert len(index["a"].ends) > 2 and cosines(index, "a pear") == expected("a pear")
+    assert index.search("pears", weights={"far": 1, "bm25": 1})[0].id in ("a", "c") and index.verify() == []
+
+
+@given(
+    rows=extra_numpy.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]),
+        (3, 4),
+        elements=st.floats(-(2.0**15), 2.0**15, width=16, allow_subnormal=False),
+    )
+)
+def test_any_finite_rows_become_their_cosines(tmp_path_factory, rows):
+    rows = rows.astype(np.float64) * (1e300 if rows.dtype == np.float64 else 1)
+    with Index.create(tmp_path_factory.mktemp("i") / "index", {"far": no_function}) as index:
+        index.add(FRUITS, ids=IDS, vectors={"far": rows})
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        scaled = rows / np.where(largest == 0, 1, largest)
+        lengths = np.linalg.norm(scaled, axis=1)
+        asked = Counting()(["a pear"])[0]
+        products = scaled @ asked / np.where(lengths == 0, 1, lengths) / np.linalg.norm(asked)
+        assert cosines(index, "a pear") == pytest.approx(dict(zip(IDS, products)), abs=1e-6)
+
+
+def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
+    with Index.create(tmp_path / "index", {"far": no_function}) as index:
+        with pytest.raises(InputError, match="5 rows for 3 documents; these were stored"):
+            index.add(iter(FRUITS), ids=iter(IDS), vectors={"far": np.vstack([ROWS, ROWS[:2]])})
+        assert cosines(index, "pear") == expected("pear")
+
+
+def test_a_sparse_part_takes_sparse_rows(index_of):
+    rows = scipy.sparse.csr_matrix(np.eye(3, 26) * 5)
+    index = index_of(FRUITS, ids=IDS, vectors={"letters": rows}, models={"letters": SparseLetters()})
+    assert [index.score("b", own, weights={"letters": 1}).score for own in "ba"] == [pytest.approx(1.0), 0]
+    hit = index.score("abc", "b", weights={"letters": 1})
+    assert sum(row.contribution for row in hit.explain().rows) == pytest.approx(hit.score)
+    twice = scipy.sparse.csr_matrix(([1.0, 1.0], [1, 1], [0, 2]), (1, 26))
+
+    index.update("a", vectors={"letters": twice})
+    assert twice.nnz == 2  # what was given is not changed
+    assert index.score("b", "a", weights={"letters": 1}).score == pytest.approx(1.0)
+
+
+def test_a_model_may_have_its_own_way_with_queries_or_encode_only_these(index_of):
+    model = QueryFunction(lambda texts: np.repeat([[0.0, 1.0]], len(texts), axis=0))
+    index = index_of(["draft"], ids=["a"], vectors={"far": np.ones((1, 2))}, models={"far": model}, bm25=False)
+    with pytest.raises(InputError, match="encodes only queries"):
+        index.add(["another"], ids=["b"])
+    index.update("a", text="final", vectors={"far": [1.0, 1.0]})
+    assert index.score("any", "a").score == pytest.approx(0.5**0.5)
+    model.encode_document = lambda texts: [[0.6, 0.8]] * len(texts)
+    index.update("a", text="another")
+    assert index.search("anything")[0].score == pytest.approx(0.8)
+
+
+def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(index_of):
+    model = Counting()
+    index = index_of(FRUITS, ids=IDS, vectors={"far": ROWS}, models={"far": model})
+    model.asked.clear()
+    index.update("a", metadata={"year": 2000})
+    assert model.asked == [] and index["a"].metadata == {"year": 2000}
+    assert cosines(index, "a pear") == expected("a pear")
+    index.update("a", text="ppp")
+    assert "ppp" in model.asked
+    assert cosines(index, "a pear") == expected("a pear", np.vstack([Counting()(["ppp"]), ROWS[1:]]))
+    index.update("a", vectors={"far": np.float32([0, 0, 0, 2])})
+    assert cosines(index, "a pear") == expected("a pear", np.vstack([[0, 0, 0, 2], ROWS[1:]]))
+
+
+def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(index_of, fruit):
+    model = Counting()
+    index = index_of(FRUITS, ids=IDS, vectors={"far": ROWS}, models={"far": model, "fruit": fruit})
+    before = everything(index)
+    own = float(fruit.similarity(fruit.encode(["pear"]), fruit.encode([FRUITS[0]]))[0, 0])
+    assert index.score("pear", "a", weights={"fruit": 1}).score == pytest.approx(own)  # encoded by its model
+    model.asked.clear()
+    index.rebuild()
+    assert everything(index) == before and not set(model.asked) & set(FRUITS)
+    index.rebuild({"far": no_function})
+    assert everything(index) == before and index.info()["models"]["far"].endswith("with given vectors")
+    index.rebuild({"far": lambda texts: no_function(texts) + 1})
+    assert everything(index) != before and "given vectors" not in index.info()["models"]["far"]
+    assert index.verify() == []
+
+
+def test_rows_given_while_another_model_came_are_not_stored(tmp_path):
+    with Index.create(tmp_path / "index", {"far": no_function}) as index:
+        other = Index.open(tmp_path / "index", {"far": no_function})
+
+        def texts():
+            other.rebuild({"far": lambda texts: no_function(texts) + 1})
+            yield from FRUITS
+
+        with pytest.raises(IndexFolderError, match="rebuilt"):
+            index.add(texts(), ids=iter(IDS), vectors={"far": ROWS})
+        assert len(other) == 0

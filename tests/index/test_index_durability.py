@@ -1,20 +1,35 @@
-"""Many processes at one index: what was committed outlives kills, a reader sees one commit, nothing is lost."""
+"""What was committed outlives kills, failing calls and forks; a reader sees one commit, and nothing is lost."""
 
+import copy
+import errno
 import os
+import pickle
+import shutil
 import subprocess
 import sys
+import textwrap
+import threading
 import time
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
-from forking import at_once
-from index_writer import created, look, opened, text_of
-from pellucid.errors import IndexFolderError, InputError
+from forking import HAS_FORK, at_once, in_fork
+from index_writer import created, look, opened, text_of, vectors
+from pellucid import Index
+from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
+from pellucid.persistence import store
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.words import Vocabulary
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of a fork
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +209,283 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
     with opened(folder) as index:
         assert len(index) == 1 and index.verify() == []
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+# One failing system call, at each place of each change: the commit before or after is there, whole
+
+
+CALLS = [
+    (os, "fsync"), (os, "replace"), (os, "unlink"), (os, "utime"), (os, "chmod"), (Path, "unlink"), (Path, "touch"),
+    (Path, "mkdir"), (Path, "write_bytes"), (Path, "write_text"), (store, "save_file"), (os, "rmdir"),
+]  # fmt: skip
+
+
+def model():
+    return StaticEmbedder(Vocabulary(["loan", "house", "bank"]), np.eye(3, dtype=np.float32))
+
+
+CHANGES = {
+    "add": lambda index: index.add(["a loan", "a house"], ids=["new", "0-0"]),
+    "update": lambda index: index.update("1-0", text="a bank"),
+    "delete": lambda index: index.delete(["0-0", "0-1", "0-2"]),  # most of a segment, which is merged then
+    "merge": lambda index: index.add(["a house"] * 16, ids=[f"m{n}" for n in range(16)]),
+    "rebuild": lambda index: index.rebuild(),
+    "settings": lambda index: index.configure(word_weights={"loan": 2.0}),
+}
+
+
+@contextmanager
+def failing_call(position, number, *, after=False):
+    """Let the system call at a position fail, before or after it is made; yield what counts them."""
+    count = [0]
+
+    def failing(original):
+        def call(*arguments, **options):
+            count[0] += 1
+            is_it = count[0] == position
+            if is_it and not after:
+                raise OSError(number, os.strerror(number))
+            result = original(*arguments, **options)
+            if is_it:
+                raise OSError(number, os.strerror(number))
+            return result
+
+        return call
+
+    with ExitStack() as stack:
+        for owner, name in CALLS:
+            stack.enter_context(patch.object(owner, name, failing(getattr(owner, name))))
+        yield count
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults") / "index"
+    with Index.create(folder, {"words": model()}) as index:
+        for number in range(3):
+            index.add(["a loan", "a house", "a bank", "the bank"], ids=[f"{number}-{n}" for n in range(4)])
+    return folder
+
+
+def texts(index):
+    return {document.id: document.text for document in index}, index.word_weights
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("number", "after", "step"),
+    [
+        (errno.EIO, False, 7),
+        *(
+            pytest.param(number, after, 1, marks=pytest.mark.full)
+            for number, after in ((errno.EIO, False), (errno.ENOSPC, False), (errno.EIO, True))
+        ),
+    ],
+)
+def test_a_failing_call_leaves_the_commit_before_or_after(whole, tmp_path, monkeypatch, change, number, after, step):
+    """The files of the commit on disk are there, what the call says of it is true, and the next change is made."""
+    monkeypatch.setattr(store, "MAX_REPLACE_S", 0.0)
+
+    def run(position):
+        folder = tmp_path / str(position)
+        shutil.copytree(whole, folder)
+        with Index.open(folder) as index:
+            before, error = texts(index), None
+            with failing_call(position, number, after=after) as count:
+                try:
+                    CHANGES[change](index)
+                except (PellucidError, OSError) as caught:
+                    error = caught
+            with Index.open(folder) as fresh:
+                states = (before, expected or texts(fresh))
+                assert texts(fresh) == texts(index) and fresh.verify() == [], position
+            if error is None:
+                assert texts(index) == states[1], position
+            else:
+                assert isinstance(error, WritingError), position
+                assert texts(index) in states, position
+                said_unchanged = "Nothing that was there is changed" in str(error)
+                assert not said_unchanged or texts(index) == before, f"{position}: {error}"
+            index.add(["late"], ids=["late"])
+        with Index.open(folder) as fresh:
+            assert "late" in fresh and fresh.verify() == [], position
+        named = {file.name for file in commits.read_state(folder).files()}
+        assert {path.name for path in (folder / "segments").iterdir()} == named, position
+        shutil.rmtree(folder)
+        return count[0], states[1]
+
+    expected = None
+    n_calls, expected = run(0)
+    for position in range(n_calls, 0, -step):  # the last ones put the commit in place
+        run(position)
+
+
+def test_an_index_whose_creation_fails_is_not_there_or_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MAX_REPLACE_S", 0.0)
+    with failing_call(0, errno.ENOSPC) as count:
+        Index.create(tmp_path / "0", {}).close()
+    for position in range(1, count[0] + 1):
+        folder = tmp_path / str(position)
+        with failing_call(position, errno.ENOSPC), suppress(WritingError):
+            Index.create(folder, {}).close()
+        if folder.exists():
+            with Index.open(folder) as index:
+                assert len(index) == 0 and index.verify() == []
+
+
+def test_a_commit_that_no_reader_would_open_is_not_written(index_of, monkeypatch):
+    monkeypatch.setattr(writer_module, "MAX_COMMIT_BYTES", 5000)
+    index = index_of(["first"], ids=["first"])
+    with pytest.raises(InputError, match=r"field names .* put what differs"):
+        index.add(["more"], ids=["more"], metadata=[{f"votes of {n}": 1 for n in range(500)}])
+    assert [document.id for document in index] == ["first"] and index.verify() == []
+
+
+def test_a_busy_file_is_replaced_when_it_is_free(tmp_path):
+    """As on Windows, where a file that a reader has open for a moment cannot be replaced."""
+    replace, left = os.replace, [2]
+
+    def busy(source, target):
+        if str(target).endswith("commit.json") and left[0]:
+            left[0] -= 1
+            raise PermissionError(errno.EACCES, "used by another process", str(target))
+        return replace(source, target)
+
+    with Index.create(tmp_path / "index", {}) as index:
+        with patch.object(os, "replace", busy):
+            index.add(["a cat"])
+        assert len(index) == 1
+        left[0] = 10**6
+        with (
+            patch.object(os, "replace", busy),
+            patch.object(store, "MAX_REPLACE_S", 0.05),
+            pytest.raises(WritingError, match=r"commit\.json.*close the programs"),
+        ):
+            index.add(["a dog"])
+        assert len(index) == 1 and index.verify() == []
+
+
+# Forks: a child is told to open the index, and leaves alone what is its parent's
+
+
+@HAS_FORK
+def test_a_child_is_told_to_open_the_index_itself(tmp_path):
+    """Whatever a thread of the parent was doing: no lock is waited for that nobody will release."""
+    folder = tmp_path / "index"
+    index = created(folder)
+    index.add(["abc", "cab"], ids=["a", "b"])
+    hits = index.search("abc")
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with index._snapshot_lock, index._snapshot.words._lock, index._exclusive_writer():
+            held.set()
+            done.wait(30)
+
+    def child():
+        calls = (
+            lambda: index.search("abc"), lambda: len(index), lambda: index["a"], lambda: list(index), index.verify,
+            lambda: index.add(["abc"]), lambda: index.delete(["a"]), index.rebuild, lambda: index.weights,
+        )  # fmt: skip
+        for call in calls:
+            with pytest.raises(InputError, match=r"index was opened by the process .* pellucid\.Index\.open\("):
+                call()
+        with pytest.raises(InputError, match="open the index and search here"):
+            hits[0].explain()
+        index.close()
+        with opened(folder) as mine:
+            return [hit.id for hit in mine.search("abc", top_k=1)], hits[0].id
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(10)
+    try:
+        assert in_fork(child, 20) == "(['a'], 'a')"
+    finally:
+        done.set()
+        thread.join()
+    assert hits[0].explain().score == hits[0].score and index.verify() == []
+
+
+@HAS_FORK
+@pytest.mark.parametrize("ending", ["raise", "return", "close"])
+def test_a_child_forked_within_a_change_does_not_make_it(tmp_path, ending):
+    """A model that forks: the parent's change is made once, whole; the child is told, and opens its own."""
+    children = []
+
+    def forking(texts):
+        if "fork" in texts and not children:
+            children.append(os.fork())
+            if not children[0] and ending == "raise":
+                raise RuntimeError("in the child")
+            if not children[0] and ending == "close":
+                index.close()
+        return vectors(texts)
+
+    index = pellucid.Index.create(tmp_path / "index", {"letters": forking})
+    index.add(["abc", "cab"], ids=["a", "b"])
+    reader, pipe = os.pipe()
+    said = ""
+    try:
+        index.update("a", text="fork")  # within the change, since the old document is read in it
+    except Exception as error:
+        said = type(error).__name__
+    if not children[0]:
+        os.write(pipe, said.encode())
+        os._exit(0)
+    os.waitpid(children[0], 0)
+    os.close(pipe)
+    with os.fdopen(reader) as file:
+        assert file.read() == ("RuntimeError" if ending == "raise" else "InputError")
+    assert said == "" and index["a"].text == "fork" and len(index) == 2 and index.verify() == []
+
+
+@HAS_FORK
+def test_a_child_that_ends_leaves_all_of_an_open_index(tmp_path):
+    """By the interpreter's end, by the end of a block and by close, with a change of a thread of the parent."""
+    script = """
+    import os, sys, threading
+    from pathlib import Path
+    import pellucid, pellucid.index.writer as writer_module
+    sys.path.insert(0, sys.argv[2])
+    from index_writer import vectors
+    folder, begun, go_on, save = Path(sys.argv[1]), threading.Event(), threading.Event(), writer_module.Writer.save
+    def slow(*arguments):
+        begun.set()
+        go_on.wait(30)
+        save(*arguments)
+    def files():
+        return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
+    with pellucid.Index.create(folder, {"letters": vectors}) as index:
+        index.add(["abc"], ids=["a"])
+        writer_module.Writer.save = slow
+        thread = threading.Thread(target=index.add, args=(["abc"],), kwargs={"ids": ["b"]})
+        thread.start()
+        begun.wait(30)
+        before = files()
+        for how in ("end", "close", "block"):
+            if not (child := os.fork()):
+                if how == "close":
+                    index.close()
+                if how != "block":
+                    sys.exit(0)
+                break
+            assert os.waitpid(child, 0)[1] == 0
+            assert files() == before, how
+        if child:
+            go_on.set()
+            thread.join()
+            index.add(["abc"], ids=["c"])
+            assert len(index) == 3 and index.verify() == []
+            print("sound")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "index"), str(Path(__file__).parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "sound\n", done.stderr
+
+
+def test_an_open_index_is_neither_copied_nor_pickled(tmp_path):
+    index = created(tmp_path / "index")
+    for work in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InputError, match=r"opens it by its folder: pellucid\.Index\.open\('.*index'\)"):
+            work(index)

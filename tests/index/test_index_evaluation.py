@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("pytrec_eval")
 
+from benchmarks import search
+from benchmarks.search import DEFAULT, difference_table, mean_of_sets
 from commands import run_command as run
 from pellucid import CorpusFile, Index
 from pellucid.errors import CorpusError, InputError, MissingExtraError
@@ -32,10 +34,8 @@ def ndcg(run, grades, k):
 
 
 @pytest.fixture
-def index(tmp_path, fruit):
-    with Index.create(tmp_path / "index", {"fruit": fruit}) as made:
-        made.add(DOCUMENTS.values(), ids=DOCUMENTS)
-        yield made
+def index(index_of, fruit):
+    return index_of(DOCUMENTS.values(), ids=DOCUMENTS, models={"fruit": fruit})
 
 
 def test_the_measures_are_those_of_what_searches_find(index):
@@ -94,31 +94,7 @@ def test_without_trec_eval_nothing_is_begun(index, monkeypatch):
         index.evaluate(QUERIES, RELEVANT)
 
 
-# --- Files and the command ---
-
-
-@pytest.fixture
-def files(tmp_path):
-    (tmp_path / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": q, "text": t}) + "\n" for q, t in QUERIES.items())
-    )
-    lines = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, of in RELEVANT.items() for d, g in of.items())]
-    (tmp_path / "test.tsv").write_text("\n".join(lines))
-    return tmp_path
-
-
-@pytest.mark.full
-def test_the_command_says_what_the_method_says(index, files, fruit):
-    assert read_queries(files / "queries.jsonl") == QUERIES and read_qrels(files / "test.tsv") == RELEVANT
-    fruit.save_pretrained(files / "fruit")
-    with Index.create(files / "other", str(files / "fruit")) as other:
-        other.add(DOCUMENTS.values(), ids=DOCUMENTS)
-        expected = other.evaluate(QUERIES, RELEVANT, top_k=1)
-    paths = ("--queries", files / "queries.jsonl", "--qrels", files / "test.tsv")
-    options = ("index", "evaluate", files / "other", *paths)
-    assert json.loads(run(*options, "-k", 1, "--json").stdout) == expected.to_dict()
-    run(*options, "--html", files / "page.html")
-    assert "finds what all miss" in (files / "page.html").read_text("utf-8")
+# --- Files, judgements and settings ---
 
 
 @pytest.mark.parametrize(
@@ -153,7 +129,13 @@ def test_judgements_lie_beside_the_index_and_are_evaluated(index, tmp_path, frui
     documents.write_text('{"id": "b", "text": "a car"}')
     fruit.save_pretrained(tmp_path / "fruit")
     run("index", "build", index.folder, documents, "-m", tmp_path / "fruit", "--overwrite")
-    assert '"queries": 2' in run("index", "evaluate", index.folder, "--json").stdout
+    folder, page = index.folder / "judgements", tmp_path / "x.html"
+    said = [run("index", "evaluate", index.folder, *options, "-k", 1, "--json").stdout
+            for options in ([], ["--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.tsv"])]  # fmt: skip
+    run("index", "evaluate", index.folder, "--html", page)
+    with Index.open(index.folder) as built:
+        assert [*map(json.loads, said)] == [built.evaluate(queries, grades, top_k=1).to_dict()] * 2
+    assert "finds what all miss" in page.read_text("utf-8")
     index.add(["x"], ids=["two\tcolumns"])
     with pytest.raises(InputError, match="tab"):
         index.judge("a car", "two\tcolumns", 1)
@@ -244,3 +226,22 @@ def test_a_check_that_fails_has_its_rank(tmp_path):
         table.write_text("query\tdoc\na\tb\n")
         with pytest.raises(CorpusError, match="no column"):
             made.check(table)
+
+
+# --- The benchmark of search ---
+
+
+def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict():
+    sets = [np.array([2.0] * 50), np.array([0.0, 2.0] * 20)]
+    interval = mean_of_sets(sets)
+    assert interval.value == 1.5 and 1.2 < interval.low < 1.5 < interval.high < 1.8
+    *_, row = difference_table({"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets})
+    assert row.startswith(f"| {DEFAULT} - BM25 alone | +1.5 (") and row.endswith("| **holds** |")
+
+
+@pytest.mark.parametrize(("model", "option"), [("potion-base-8M", "--potion"), ("mpnet", "--vectors")])
+def test_a_model_that_is_not_at_hand_is_refused_before_anything_is_measured(model, option, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["search", "--models", "static-en", model])
+    with pytest.raises(SystemExit):
+        search.main()
+    assert f"needs {option}" in capsys.readouterr().err

@@ -113,6 +113,36 @@ STEER: list[tuple[Any, str]] = [
     ({"qqqq": -0.5}, "no dense model of this search knows a word of it"),
     ({"qqqq": -0.5, "apple": 0.5}, "steer has 'qqqq', and"),
 ]  # fmt: skip
+RECENT = {"recent": "day", "half_life_days": 30, "weight": 0.4}
+BOOSTS: list[tuple[Any, str]] = [
+    ({"where": {"kind": "1"}, "weight": 1}, "give a list of at most 20, such as"),
+    ([{"where": {"kind": "1"}, "weight": 1}] * 21, "give a list of at most 20"),
+    (["kind"], "a boost is 'kind'; give a dict such as {"),
+    *(
+        ([{"where": {"kind": "1"}, **more}], said)
+        for more, said in (
+            ({"where": None, "weight": 1}, "a boost is {"),
+            ({"weight": 1, "recnt": "day"}, "a boost is {'recnt'"),
+            ({}, "is None; it must be a number"),
+            ({"weight": 11}, "is 11; it must be"),
+            ({"weight": math.nan}, "is nan; it must be a number, at least -10 and at most 10"),
+        )
+    ),
+    ([{"where": {"kinb": "1"}, "weight": 1}], "a field 'kinb'; did you mean 'kind'"),
+    ([{"where": {"kind": 5}, "weight": 1}], "this can never match"),
+    ([{"where": 5, "weight": 1}], "where is 5; it is a dict"),
+    *(
+        ([{**RECENT, **more}], said)
+        for more, said in (
+            ({"half_life_days": 0}, " is 0; it must be a number, at least 0.001"),
+            ({"recent": "dya"}, "did you mean 'day'"),
+            ({"recent": "n"}, "field 'n' holds numbers"),
+            ({"recent": "n", "now": 7}, "field 'n' is '7'; it needs"),
+            ({"now": 0}, "field 'day' is '0'; it needs"),
+            ({"now": "soon"}, "of field 'day' is 'soon'; it needs"),
+        )
+    ),
+]
 RERANKERS: list[tuple[Any, dict[str, Any], str]] = [
     (lambda query, texts: [1.0], {}, "shape (1,) for 4 texts"),
     (lambda query, texts: np.ones((4, 2)), {}, "shape (4, 2) for 4 texts"),
@@ -131,6 +161,7 @@ RERANKERS: list[tuple[Any, dict[str, Any], str]] = [
     *((None, {"top_k": top_k}, "top_k is") for top_k in (0, -1, 1.5, "3", True)),
     *((None, {"min_score": least}, "min_score is") for least in ("0.3", True, math.nan, math.inf, [0.1])),
     (None, {"min_probability": 0.5}, "needs an index that is calibrated"),
+    (far, {"min_probability": 0.5}, "leave out rerank"),
 ]
 JUDGEMENTS: list[tuple[Any, Any, dict[str, Any], str]] = [
     (QUERIES, {"1": {"a": 1.5}}, {}, "integers"),
@@ -155,6 +186,9 @@ CALLS: list[tuple[Callable[[Index], Any], str]] = [
     *((lambda index, steer=steer: index.search("apple", weights={"fruit": 1}, steer=steer), said)
       for steer, said in STEER),
     (lambda index: index.search("apple", weights={"bm25": 1}, steer={"apple": -0.5}), "no dense model"),
+    *((lambda index, boosts=boosts: index.search("apple", boosts=boosts), said) for boosts, said in BOOSTS),
+    (lambda index: index.search("apple", group_by="kinb"), "a field 'kinb'; did you mean 'kind'"),
+    (lambda index: index.search("apple", group_by="kind", rerank=far), "leave out rerank"),
     *((lambda index, rerank=rerank, options=options: index.search("apple pear", rerank=rerank, **options), said)
       for rerank, options, said in RERANKERS),
     *((lambda index, one=one: index.evaluate(*one[:2], **one[2]), one[3]) for one in JUDGEMENTS),

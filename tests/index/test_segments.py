@@ -53,7 +53,8 @@ PASSAGES = st.lists(st.tuples(TEXT, ROWS, SPARSE), min_size=1, max_size=3)
 DOCUMENTS = st.lists(st.tuples(st.integers(0, 9), TEXT, METADATA, PASSAGES), min_size=1, max_size=4)
 STEPS = st.lists(st.one_of(DOCUMENTS, st.sets(st.integers(0, 9), min_size=1, max_size=4)), min_size=1, max_size=12)
 SETTINGS = {
-    "bm25": True, "language": "none", "stop_words": None, "passage_characters": 100, "weights": {}, "models": [],
+    "bm25": True, "language": "none", "stop_words": None, "passage_characters": 100,
+    "weights": {"bm25": 1.0, DENSE: 0.0, OTHER: 0.0}, "models": [],
 }  # fmt: skip
 
 
@@ -433,18 +434,3 @@ def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_
         index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
         hits = index.search("r7", 10)
     assert hits[0].id == "7" and 10 <= sum(multiplied) < 500
-
-
-@pytest.mark.parametrize("dimension", [1, 64, 127])
-def test_codes_of_another_width_are_refused(dimension: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "COARSE_ROWS", 1)
-    document = Document(1, "a", "", "text", {}, (4,))
-    tensors = arrays_from_documents([1], [document], {"x": np.full((1, dimension), dimension**-0.5, np.float32)}, {})
-    arrays.check_arrays(tensors)
-    for kind in ("high", "low"):
-        wide = np.repeat(tensors[f"{kind}:x"], 2, axis=1)
-        with pytest.raises(ValueError, match=f"{kind}:x has another number of dimensions"):
-            arrays.check_arrays({**tensors, f"{kind}:x": wide})
-    for kind in Codes._fields:
-        with pytest.raises(KeyError, match=f"{kind}:x"):
-            arrays.check_arrays({name: tensor for name, tensor in tensors.items() if name != f"{kind}:x"})

@@ -1,25 +1,28 @@
-"""The terms of BM25: letters, digits, names with signs, acronyms; what a query does not search; and nothing found."""
+"""The terms of BM25, also counted in C, and words looked up once; what a query does not search; and nothing found."""
 
-import json
+import sys
 import unicodedata
 from collections import Counter
-from pathlib import Path
+from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import Index
 from pellucid.errors import InputError
-from pellucid.index.settings import stored_calibration
+from pellucid.index import arrays, counting
+from pellucid.index.arrays import TermCounts, hash_strings
+from pellucid.index.counting import TermCounter
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
+from pellucid.native.terms import TokenLists, count_terms, invert
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import cluster_ends, normalize
-from pellucid.text.words import Vocabulary
+from pellucid.text.words import Vocabulary, split_words
 from tiny_models import word_piece
 
 PIECES = [
@@ -200,6 +203,13 @@ def test_what_carries_the_meaning_decides(tmp_path, query, right, others):
         ("apple? (pear) - \u2013", (), ()),
         ("서울특별시는 사과", ("특별시는",), ()),
         ("서울은 부산에", ("부산에",), ()),
+        # signs that other engines take for more
+        ('"apple pear"', (), ('"',)),
+        ("\u201capple pear\u201d", (), ("\u201c", "\u201d")),
+        ("apple -pear", (), ("-",)),
+        ("pear*", (), ("*",)),
+        ("+apple", (), ("+",)),
+        ("-5 C++ AB- apple-pear IL-6 A*", ("-5", "C++", "AB-", "IL-6", "A*"), ()),
     ],
 )
 def test_what_is_not_searched_is_named(index_of, query, unknown, ignored):
@@ -302,32 +312,6 @@ def index_of_letters(tmp_path_factory):
         yield index
 
 
-# --- Long queries and the committed queries ---
-
-
-@pytest.mark.full
-def test_right_documents_come_before_those_they_are_confused_with(tmp_path):
-    file = Path(__file__).parents[2] / "benchmarks/terms.jsonl"
-    cases = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    first = 0
-    for number, case in enumerate(cases):
-        documents = case["wrong"] + case["right"]
-        first += int(ranking(tmp_path / str(number), case["query"], documents)[0]) >= len(case["wrong"])
-    assert len(cases) == 60 and first >= 55
-
-
-@pytest.mark.parametrize(
-    ("query", "ignored"),
-    [
-        ('"new york"', ('"',)), ("\u201cnew york\u201d", ("\u201c", "\u201d")), ("cars -boats", ("-",)),
-        ("comput*", ("*",)), ("+loan", ("+",)), ("-5 C++ AB- well-known IL-6 A*", ()),
-    ],
-)  # fmt: skip
-def test_signs_that_other_engines_take_for_more_are_named(index_of, query, ignored):
-    index = index_of(["a new guide to York"])
-    assert index.search(query).ignored == ignored
-
-
 # --- What a score tells ---
 
 
@@ -362,7 +346,125 @@ def test_a_probability_is_of_the_weights_it_was_fitted_for(calibrated):
             reopened.search("lens", min_probability=0.5, rerank=lambda query, texts: [0.0] * len(texts))
 
 
-@pytest.mark.parametrize("stored", [3, {}, {"slope": -1.0, "intercept": 0.0, "weights": {}, "word_weights": {}}])
-def test_a_calibration_that_cannot_be_is_refused(stored):
-    with pytest.raises(InputError, match="the calibration is"):
-        stored_calibration({"calibration": stored})
+# --- Counted in C ---
+
+
+BLANKS = [" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x1f", "\x85", "\xa0", "\u1680", "\u2003", "\u2028", "\u3000"]
+CAPITALS = "I A IT AIDS US WHO STRASSE STRA\u00dfE \u00c9TAT vitamin the (IT), OR/AND".split()
+words = st.sampled_from(PIECES) | st.sampled_from(CAPITALS) | st.text(max_size=4)
+counted_texts = st.lists(st.tuples(words, st.sampled_from([*BLANKS, ""])), max_size=30).map(
+    lambda pieces: "".join(word + blank for word, blank in pieces)
+)
+
+
+def plainly(analyser: Analyser, passages: list[str]) -> list[Counter]:
+    """What C counts: how often the hash of each term stands in each passage."""
+    counts = [Counter(analyser.terms(text)) for text in passages]
+    return [Counter(dict(zip(hash_strings(passage).tolist(), passage.values()))) for passage in counts]
+
+
+def spelled(counts: TermCounts) -> list[Counter]:
+    """How often each hash of a term stands in each passage."""
+    items, starts = list(zip(counts.hashes[counts.terms].tolist(), counts.counts.tolist())), [0, *counts.ends.tolist()]
+    passages = [Counter(dict(items[start:end])) for start, end in pairwise(starts)]
+    assert [len(passage) for passage in passages] == [end - start for start, end in pairwise(starts)]  # each term once
+    return passages
+
+
+@given(
+    st.lists(counted_texts, max_size=6),
+    languages,
+    st.lists(st.sampled_from(["it", "IT", "(the", "'tis", "a"])),
+    st.booleans(),
+)
+@example(["IT WHO US IT"], "english", ["it", "who", "us"], False)
+@example(["IT WHO US " * 2000, "IT WHO US"], "english", [], False)  # terms that these words could be, and none is
+def test_c_counts_what_python_counts(passages, language, stop_words, again):
+    counter, analyser = TermCounter(Analyser(language, stop_words or None)), Analyser(language, stop_words or None)
+    for _ in range(1 + again):  # the second time every token is remembered
+        counts = counter.count(passages)
+        expected = plainly(analyser, passages)
+        assert spelled(counts) == expected
+        assert counts.lengths().tolist() == [passage.total() for passage in expected]
+        signatures = [sum(term % 2**64 * n for term, n in passage.items()) % 2**64 for passage in expected]
+        assert counts.signatures().tolist() == signatures
+        tensors = arrays._inverted_counts(counts)
+        assert tensors["bm25.keys"].tolist() == sorted({term for passage in expected for term in passage})
+        ends = [0, *tensors["bm25.key_ends"].tolist()]
+        for term, start, end in zip(tensors["bm25.keys"].tolist(), ends, ends[1:]):
+            items = list(zip(tensors["bm25.rows"][start:end].tolist(), tensors["bm25.values"][start:end].tolist()))
+            assert items == [(n, passage[term]) for n, passage in enumerate(expected) if term in passage]
+
+
+def test_c_divides_texts_at_the_blanks_of_python():
+    every = "".join(f"a{chr(code)}b " for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
+    cut = [every, "\xe1", "\u3000"[:1], "\u2003a", "a\u2003", "\x85", "\u1680\u1680", "", "\n"]  # also at the ends
+    table = counting.TokenTable()
+    numbers, ends = table.read([text.encode() for text in cut])
+    tokens = table.tokens()
+    for text, start, end in zip(cut, [0, *ends.tolist()], ends.tolist()):
+        assert [tokens[number] for number in numbers[start:end].tolist() if number >= 0] == text.split()
+    assert (numbers < 0).sum() == 2 and ends[-1] == len(numbers)  # ends of lines
+
+
+def test_what_is_forgotten_is_counted_again(monkeypatch):
+    monkeypatch.setattr(counting, "MAX_CACHED_TOKENS", 3)
+    monkeypatch.setattr(counting, "_BLOCK_CHARS", 20)
+    counter, analyser = TermCounter(Analyser()), Analyser()
+    passages = [f"word{n % 7} and IT {n}" for n in range(100)]
+    assert spelled(counter.count(passages)) == plainly(analyser, passages)
+
+
+@given(st.data())
+def test_hostile_numbers_are_refused(data):
+    lists = st.lists(st.integers(-3, 6), max_size=5)
+    int32, int64 = (lambda items, kind=kind: np.array(items, kind) for kind in (np.int32, np.int64))
+    known = TokenLists(
+        np.zeros(data.draw(st.integers(0, 3)), np.uint8), int64(data.draw(lists)), int32(data.draw(lists)),
+        int64(data.draw(lists)), int32(data.draw(lists)),
+    )  # fmt: skip
+    try:
+        terms, counts, ends = count_terms(
+            known, int32(data.draw(lists)), int64(data.draw(lists)), data.draw(st.integers(0, 4))
+        )
+        assert len(terms) == len(counts) and (not len(ends) or ends[-1] == len(terms))
+    except InputError:
+        pass
+    arguments = data.draw(lists), data.draw(lists), data.draw(lists), data.draw(lists), data.draw(lists)
+    try:
+        rows, _ = invert(*(kind(items) for kind, items in zip((int32, int32, int64, int32, int64), arguments)))
+        assert len(rows) == len(arguments[0])
+    except InputError:
+        pass
+
+
+# --- Words, looked up once ---
+
+
+@given(texts=st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=40), max_size=4))
+@example(["US, us, AIDS and Us"])
+def test_words_are_read_as_they_are_split(texts):
+    words = WordCache(Analyser(), {})
+    words.read([text.lower() for text in texts])  # a word is not taken for its lower case
+    found = words.read(texts)
+    spelled = [words._spelled[number] for number in found.values.tolist()]
+    read = [(text, word, *span) for text, word, span in zip(found.texts().tolist(), spelled, found.spans.tolist())]
+    assert read == [(n, *word) for n, text in enumerate(texts) for word in split_words(text)]
+
+
+def test_the_rows_of_texts_are_those_of_the_vocabulary():
+    texts = ["New York, new hats in \u6771\u4eac\u90fd", "", "\u00fcber new York and caf\u00e9"] * 2
+    for spelled in (["new\u2581york", "new", "caf\u00e9"], ["\u6771\u4eac", "new", "york", "\u90fd"], ["hats", "New"]):
+        model = StaticEmbedder(Vocabulary(spelled), np.eye(len(spelled), 5, dtype=np.float32))
+        words = WordCache(Analyser(), {"m": model})
+        rows, _ = words.rows("m", texts, words.read(texts))
+        for number, text in enumerate(texts):
+            known = [(model.vocabulary.row(word.text), *word[1:]) for word in model.vocabulary.split(text)]
+            part = rows.slice_for(number)
+            read = [(row, *span) for row, span in zip(rows.values[part].tolist(), rows.spans[part].tolist())]
+            assert read == [word for word in known if word[0] >= 0]
+
+
+def test_the_first_word_that_is_read_by_its_spelling_may_be_of_a_query(index_of):
+    index = index_of(["a boat on the river"], models="static-multi")
+    assert len(index.search("supersonik")) == 1

@@ -27,7 +27,7 @@ from pellucid.index.arrays import REPAIR_HINT, find_invalid_numbers
 from pellucid.index.documents import Document, validate_id
 from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
-from pellucid.index.settings import check_types
+from pellucid.index.settings import check_stored
 from pellucid.persistence.store import checksum, parse_json, read_regular
 
 FORMAT = 4
@@ -129,7 +129,7 @@ class IndexState:
             raise ValueError("the fields of the metadata are not numbered from 0 on")
         if not all(isinstance(kinds, str) and kinds and set(kinds) <= set(KINDS) for _, kinds in state.fields.values()):
             raise ValueError("a field of the metadata has values of no kind")
-        check_types(state.settings)
+        check_stored(state.settings)
         return state
 
 
@@ -249,7 +249,9 @@ def read_state(folder: Path) -> IndexState:
         return IndexState.from_json(parse_json(match[2], f"{path} is not valid JSON"))
     except ReadingError:
         raise
-    except (ModelFolderError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        ModelFolderError, InputError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
         raise IndexFolderError(f"{path} is damaged: {error}. {REPAIR_HINT}") from error
 
 

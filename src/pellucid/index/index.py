@@ -58,7 +58,7 @@ from pellucid.index.plan import Snapshot
 from pellucid.index.query import Boosts, SearchQuery, Synonyms, Weights
 from pellucid.index.search import plan_of, run, score_document
 from pellucid.index.settings import (
-    check_settings,
+    check_analyser,
     chosen_settings,
     precomputed_parts,
     settings_for,
@@ -170,7 +170,7 @@ class Index(DocumentCollection):
                 settings, caller_models = commit.state.settings, {} if models is None else models
                 try:
                     if not rebuild:
-                        check_settings(settings, folder / "commit.json")
+                        check_analyser(settings, folder / "commit.json")
                     if rebuild and models is not None:
                         opened = open_models(models)
                     elif isinstance(caller_models, Mapping):

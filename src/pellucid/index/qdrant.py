@@ -40,7 +40,7 @@ from pellucid.index.plan import Snapshot
 from pellucid.index.query import Conditions, SearchQuery, Synonyms, Weights
 from pellucid.index.search import plan_of
 from pellucid.index.segments import PostingsSpan
-from pellucid.index.settings import BM25, check_settings, check_types, chosen_settings, settings_for
+from pellucid.index.settings import BM25, check_analyser, check_stored, chosen_settings, settings_for
 from pellucid.text.unicode import canonicalize
 
 with importing("qdrant", "qdrant-client"):
@@ -75,12 +75,12 @@ class QdrantIndex:
             stored = (self.client.get_collection(name).config.metadata or {}).get("pellucid")
         try:
             self._settings, self._average = dict(stored["settings"]), float(stored["average"])  # type: ignore[index]
-            check_types(self._settings)
-        except (KeyError, TypeError, ValueError) as error:
+            check_stored(self._settings)
+        except (InputError, KeyError, TypeError, ValueError) as error:
             raise IndexFolderError(
                 f"the collection {shown(name)} is not there, or holds no index. Make one: QdrantIndex.create"
             ) from error
-        check_settings(self._settings, place / "settings")
+        check_analyser(self._settings, place / "settings")
         opened = open_stored_models(place, self._settings["models"], models or {}, check=True)
         self._snapshot = Snapshot.from_commit(Commit(IndexState(self._settings), (), (0, 0, 0)), opened)
 

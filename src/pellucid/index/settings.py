@@ -1,7 +1,7 @@
 """The settings of an index: what was chosen when it was made, and the weights of the parts of a score and of words.
 
-They come from a user or, in a commit, from anyone: `check_types` sees that they are such as are written, and
-`check_settings`, which is left out before a rebuild, that they can be used.
+They come from a user or, in a commit, from anyone: `check_stored` sees that they are such as are written, and
+`check_analyser`, which is left out before a rebuild, that the terms of queries are those that were counted.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ MAX_STEER = 10.0
 MAX_SYNONYM_CHARS = 200  # of a word or its synonym, whose terms are remembered
 _PRECOMPUTED_KEY = "given_vectors"
 
-_FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
+_FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": [[float]]}]}
 _SETTINGS = {
     "bm25": bool,
     "language": str,
     "stop_words": (None, [str]),
     "passage_characters": int,
+    "weights": dict,
     "models": [
         {"name": str, "source": (None, str), "copy": (None, str), "files": {str: str}, "dimension": int,
          "fingerprint": _FINGERPRINT}
@@ -102,8 +103,12 @@ def _fits(value: Any, shape: Any) -> bool:
     return value is None if shape is None else type(value) is shape
 
 
-def check_types(settings: dict[str, Any]) -> None:
-    """Check that settings are such as are written; weights are checked where they are used."""
+def check_stored(settings: dict[str, Any]) -> None:
+    """Check that settings are such as are written.
+
+    Raises:
+        ValueError, KeyError, TypeError, InputError: they are not.
+    """
     for name, shape in _SETTINGS.items():
         if not _fits(settings[name], shape):
             raise ValueError(f"{name} of its settings: {settings[name]!s:.60}")
@@ -111,11 +116,13 @@ def check_types(settings: dict[str, Any]) -> None:
         raise ValueError("passages have no length")
     for model in settings["models"]:
         _check_copy(model)
-        for function in model["fingerprint"]["functions"]:
-            if not _fits(function["probes"], [[float]]):
-                raise ValueError(f"the fingerprint of the model {model['name']!r:.60} holds something else")
-    if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
-        raise ValueError("two models have one name")
+    weights, parts = settings["weights"], _part_names(settings, [model["name"] for model in settings["models"]])
+    if sorted(weights) != sorted(parts):  # nor do two models have one name
+        raise ValueError(f"weights are {weights!s:.200}, and the parts of the index {', '.join(parts)}")
+    validate_weights(weights, parts, weights)
+    validate_word_weights(None, settings)
+    validate_synonyms(None, settings)
+    stored_calibration(settings)
 
 
 def _check_copy(model: Mapping[str, Any]) -> None:
@@ -164,12 +171,9 @@ def settings_for(settings: Mapping[str, Any], models: Mapping[str, Any]) -> dict
 
 
 def rebuilt_settings(settings: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an index for other models; weights stay if they can be used and are of the same parts."""
-    usable = not _find_weight_problem(settings)
-    stays = usable and set(settings["weights"]) == set(_part_names(settings, list(models)))
-    new = settings_for({**settings, "weights": settings["weights"] if stays else None}, models)
-    kept = {name: settings.get(name, {}) if usable else {} for name in ("word_weights", "synonyms")}
-    return {**new, **kept, "calibration": None}
+    """Return the settings of an index for other models; weights stay if they are of the same parts."""
+    stays = set(settings["weights"]) == set(_part_names(settings, list(models)))
+    return settings_for({**settings, "weights": settings["weights"] if stays else None, "calibration": None}, models)
 
 
 def _part_names(settings: Mapping[str, Any], models: list[str]) -> list[str]:
@@ -248,31 +252,11 @@ def validate_steer(steer: Weights) -> dict[str, float]:
     return {text: float(weight) for text, weight in steer.items() if weight}
 
 
-def check_settings(settings: Mapping[str, Any], file: Path) -> None:
-    """Check that the weights stored in `file` can be used, and that BM25 was counted with this version's analyser."""
-    if problem := _find_weight_problem(settings):
-        raise IndexFolderError(
-            f"the settings in {file} cannot be used: {problem}. Restore the file, or open the index with rebuild=True, "
-            "which takes the default weights and no synonyms"
-        )
+def check_analyser(settings: Mapping[str, Any], file: Path) -> None:
+    """Check that BM25 was counted with this version's analyser, as the settings in `file` say."""
     fingerprint_now = _bm25_fingerprint(settings)
     if settings["bm25"] and settings.get("analyser", fingerprint_now) != fingerprint_now:
         raise IndexFolderError(
             f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. "
             "Count anew: open the index with rebuild=True"
         )
-
-
-def _find_weight_problem(settings: Mapping[str, Any]) -> str:
-    """Return what is wrong with stored weights, "" where nothing is."""
-    weights, parts = settings.get("weights"), _part_names(settings, [model["name"] for model in settings["models"]])
-    if not isinstance(weights, dict) or set(weights) != set(parts):
-        return f"weights are {weights!s:.200}, and the parts of the index {', '.join(parts)}"
-    try:
-        validate_weights(weights, parts, weights)
-        validate_word_weights(None, settings)
-        validate_synonyms(None, settings)
-        stored_calibration(settings)
-    except InputError as error:
-        return str(error)
-    return ""
