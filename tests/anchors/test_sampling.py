@@ -15,7 +15,6 @@ from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_t
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.errors import InputError, PellucidError
 from pellucid.native import farthest
-from pellucid.persistence import checkpoints
 from pellucid.text.tables import read_texts
 from points import clusters, small_numbers
 from refusals import refused
@@ -402,16 +401,6 @@ def test_anchors_of_a_run_that_was_stopped_are_those_of_one_that_was_not(tmp_pat
     for folder in ("0", "1"):
         with pytest.raises(InputError, match=r"corpus\.txt is not the corpus.*: texts 1 to 288 are not the same"):
             run(tmp_path / "runs" / folder)
-
-
-def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "_BLOCK_TEXTS", 20)
-    settings = CandidateSettings(max_candidates=20, readable=False)  # which looks no further than it must
-    chosen = choose_anchors(encode, SENTENCES, 3, method="fps", settings=settings, work_dir=tmp_path)
-    others = [*SENTENCES[:20], "Another one."]
-    assert choose_anchors(encode, others, 3, method="fps", settings=settings, work_dir=tmp_path) == chosen
-    with pytest.raises(InputError, match="texts 1 to 20 are not the same"):
-        choose_anchors(encode, SENTENCES[1:], 3, method="fps", settings=settings, work_dir=tmp_path)
 
 
 def test_anchors_of_real_sentences_are_sentences(shared):

@@ -1,6 +1,5 @@
 """Ensembles: the score is the weighted mean of the parts' cosines, exactly, through every door."""
 
-import json
 import sys
 from collections import Counter
 
@@ -83,11 +82,8 @@ def test_similarity_is_the_weighted_mean_of_cosines_also_where_a_part_knows_noth
 
 def test_embeddings_are_sparse_where_a_part_is(fruit):
     assert isinstance(EnsembleEmbedder([fruit, lengths]).encode(TEXTS), np.ndarray)
-    mixed = EnsembleEmbedder([fruit, SparseLetterEmbedder()]).encode(TEXTS)
-    assert mixed.format == "csr" and mixed.dtype == np.float32
-    assert EnsembleEmbedder([fruit, SparseLetterEmbedder()]).encode([]).shape == (0, 29)
-    silent = EnsembleEmbedder([fruit, SparseLetterEmbedder()], [0, 1]).encode(["apple"])
-    assert silent.nnz == 4  # nothing is stored for a part with weight 0
+    mixed = EnsembleEmbedder([fruit, SparseLetterEmbedder()], [0, 1]).encode(["apple"])
+    assert (mixed.format, mixed.dtype, mixed.nnz) == ("csr", np.float32, 4)  # nothing of a part with weight 0
 
 
 def sums_by_part(why):
@@ -105,14 +101,12 @@ def test_explanations_add_up_part_by_part(text1, text2):
     sums = sums_by_part(why)
     letters, length = cosines(LetterEmbedder(), [text1], [text2]), cosines_of_lengths([text1], [text2])
     assert [sums["letters"], sums["length"]] == pytest.approx([0.3 * letters[0, 0], 0.7 * length[0, 0]], abs=1e-6)
-    assert sum(sums.values()) == pytest.approx(why.score, abs=1e-9)
     assert why.exact and why.remainder == pytest.approx(0, abs=1e-9)
 
 
 def test_rows_say_which_part_they_are_of(fruit):
     model = EnsembleEmbedder({"words": fruit, "length": EncoderEmbedder(lengths)})
-    why = model.explain("The apple, unheard", "a pear")
-    alone = fruit.explain("The apple, unheard", "a pear")
+    why, alone = (each.explain("The apple, unheard", "a pear") for each in (model, fruit))
     rows = {row.name: row for row in why.rows}
     assert {row.kind for row in why.rows} == {"embedding", "word pair"}
     assert set(rows) == {"length", *(f"words: {row.name}" for row in alone.rows)}
@@ -122,9 +116,6 @@ def test_rows_say_which_part_they_are_of(fruit):
     assert why.unknown1 == ()  # the second part reads every text
     assert "length" in str(why) and "1 embedding and 2 word pairs adding up to the score exactly" in str(why)
     assert EnsembleEmbedder([fruit, fruit]).explain("The apple, unheard", "a pear").unknown_words() == ["unheard"]
-    assert json.loads(why.to_json()) == why.to_dict()
-    gap = model.explain("apple", "pear") - model.explain("apple", "car")
-    assert sum(sums_by_part(gap).values()) == pytest.approx(gap.score)
     # what the parts that know it weigh
     assert (model.explain("apple").score, model.explain("zzz").score) == (pytest.approx(1), pytest.approx(0.5))
 
@@ -166,7 +157,9 @@ def test_edits_reach_the_parts(fruit, model):
     assert (merged.parts[0].model.dimensions.names[0], merged.dimensions.names[0]) == (name, f"words: {name}")
 
 
-def test_a_part_without_dimensions_leaves_the_ensemble(model):
+def test_a_part_without_dimensions_leaves_the_ensemble(fruit, model):
+    names = EnsembleEmbedder([fruit, fruit, lengths, LetterEmbedder()]).names  # after what they are
+    assert names == ["static", "static 2", "lengths", "letters"]
     left = model.without([name for name in model.dimensions.names if name.startswith("length: ")])
     assert (left.names, left.weights) == (["words", "letters"], pytest.approx([2 / 3, 1 / 3]))
     assert (model.keep(0, 1).names, model.with_weights([0, 0, 5]).weights) == (["words"], [0, 0, 1])
@@ -182,12 +175,6 @@ def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
     table = tmp_path / "model" / "part_1" / "dimensions.tsv"
     table.write_text(table.read_text().replace("0\tapple\t1\t", "0\tfruit\t1\t"))
     assert "anchors: fruit" in pellucid.load(tmp_path / "model").dimensions.names
-
-
-def test_functions_are_given_again(fruit, tmp_path):
-    opened = EnsembleEmbedder.from_pretrained(saved(fruit, tmp_path / "model"), parts={"length": lengths})
-    expected = EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3]).encode(TEXTS)
-    assert (opened.encode(TEXTS) == expected).all()
 
 
 NO_ENSEMBLE = [
@@ -233,9 +220,3 @@ test_what_is_no_ensemble_and_what_it_cannot_do_is_refused = refused(
         (saved, {"x": lengths}, "no part 'x'"),
     ]),
 )  # fmt: skip
-
-
-def test_parts_are_named_after_what_they_are(fruit):
-    assert EnsembleEmbedder([fruit, fruit, lengths, LetterEmbedder()]).names == [
-        "static", "static 2", "lengths", "letters",
-    ]  # fmt: skip

@@ -272,9 +272,8 @@ def test_four_bits_are_never_worse_than_the_plain_way_and_zero_rows_stay_zero(ro
 def test_the_chosen_scale_loses_less_than_the_plain_way():
     block = np.random.default_rng(0).standard_normal((500, 256)).astype(np.float32)
     numbers, scales = quantize(block, "int4")
-    lost, plainly = (
-        np.square(found - block).mean() for found in (numbers * scales[:, None], largest_becomes_seven(block))
-    )
+    ways = numbers * scales[:, None], largest_becomes_seven(block)
+    lost, plainly = (np.square(rows - block).mean() for rows in ways)
     assert lost < 0.8 * plainly < 0.8 * 0.02
 
 
@@ -327,17 +326,13 @@ def test_models_made_of_one_keep_four_bits_where_its_numbers_stay(tmp_path):
     assert opened.merge(0, 1).dtype == "float32"
 
 
-def test_other_libraries_refuse_four_bits_and_open_the_wider_copy(tmp_path):
-    model2vec = pytest.importorskip("model2vec")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+def test_other_libraries_refuse_four_bits_and_open_the_wider_copy(tmp_path, encoded_by_others):
     opened = reopened(made_of(64, FEW_WORDS[:-1]), tmp_path / "m", dtype="int4")
-    with pytest.raises(ValueError, match="Could not find expected model files"):
-        model2vec.StaticModel.from_pretrained(tmp_path / "m")
-    with pytest.raises(ValueError, match="Unrecognized model"):
-        sentence_transformers.SentenceTransformer(str(tmp_path / "m"))
+    with pytest.raises(ValueError, match=r"Could not find expected model files|Unrecognized model"):
+        encoded_by_others(tmp_path / "m", FEW)
     opened.save_pretrained(tmp_path / "wider", dtype="int8")
-    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "wider").encode(FEW[:1])
-    np.testing.assert_allclose(theirs, opened.encode(FEW[:1]), atol=5e-6)
+    for theirs in encoded_by_others(tmp_path / "wider", FEW[:1]):
+        np.testing.assert_allclose(theirs, opened.encode(FEW[:1]), atol=5e-6)
 
 
 @pytest.mark.parametrize(

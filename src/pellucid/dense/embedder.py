@@ -134,10 +134,9 @@ class EncoderEmbedder(Embedder):
             )
 
     def _build_reasons(self, kind: str) -> Reasons:
-        if kind == MeasuredReasons.kind:
-            return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
-        if kind == SentenceReasons.kind:
-            return SentenceReasons(EncoderEmbedder(self.model), self._mean_vector())
+        if kind != WordReasons.kind:
+            make = MeasuredReasons if kind == MeasuredReasons.kind else SentenceReasons
+            return make(EncoderEmbedder(self.model), self._mean_vector())
         self._words = self._words_at_hand() or words_for(self)
         return self._words
 

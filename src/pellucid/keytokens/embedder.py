@@ -45,7 +45,7 @@ from pellucid.process import cached_property
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Span, split_words
-from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.embedder import TransformerEmbedder, stored_settings
 from pellucid.transformer.reading import whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
@@ -227,9 +227,9 @@ class KeyTokenEmbedder(TransformerEmbedder):
         config: Mapping[str, Any],
     ) -> Self:  # fmt: skip
         try:
-            settings = KeyTokenSettings(**described["settings"])
+            settings = stored_settings(KeyTokenSettings, described)
             adjustment = Adjustment(offset=tensors.get("offset"), **described["adjustment"])
-        except (KeyError, TypeError, InputError) as error:
+        except (AttributeError, KeyError, TypeError, InputError) as error:
             raise ModelFolderError(
                 f"{path.with_suffix('.json')} does not describe a key-token model: {error}"
             ) from error

@@ -36,7 +36,7 @@ from pellucid.lexicon.clusters import Clusters
 from pellucid.process import cached_property
 from pellucid.settings import Limits
 from pellucid.text.words import Span
-from pellucid.transformer.embedder import TransformerEmbedder
+from pellucid.transformer.embedder import TransformerEmbedder, stored_settings
 from pellucid.transformer.reading import Encoding, ReadingSettings, whole_words
 
 if TYPE_CHECKING:
@@ -162,9 +162,7 @@ class LexiconEmbedder(TransformerEmbedder):
         config: Mapping[str, Any],
     ) -> Self:  # fmt: skip
         try:
-            stored = described["settings"].items()  # a setting that is off may be of another version
-            used = {name: value for name, value in stored if value or hasattr(LexiconSettings, name)}
-            settings, words = LexiconSettings(**used), _lists(described["words"])
+            settings, words = stored_settings(LexiconSettings, described), _lists(described["words"])
             about = words if described["about"] is None else _lists(described["about"])
             (names,) = _lists([described["names"]])
             assignment = tensors["assignment"].astype(np.int64, casting="safe")

@@ -301,11 +301,12 @@ class StaticLexiconEmbedder(Embedder):
         k, table = self._clusters, self._kernel_table
         blocks = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
 
-        def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
-            starts, columns, values = table.pool(rows, ends)
+        def pool(worker: Any, first: int, last: int) -> None:
+            _, words, ends = worker.find(texts[first:last])
+            starts, columns, values = table.pool(words.rows, ends)
             blocks[first] = sparse.csr_matrix((values, columns, starts), shape=(len(ends), k))
 
-        self._bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
+        self._bulk.each_block(texts, pool, show_progress_bar)
         rows = sparse.vstack([blocks[first] for first in sorted(blocks)], format="csr")
         if self.mixing is None and self.max_active_dims is None:
             return rows

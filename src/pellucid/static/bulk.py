@@ -35,7 +35,7 @@ from pellucid.native.kernels import (
 from pellucid.process import default_threads
 from pellucid.progress import Progress
 from pellucid.static.folder import not_finite
-from pellucid.static.precision import is_known_sound, kernel_table
+from pellucid.static.precision import kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.static.words import WordList, sizes_from, slice_for
 from pellucid.text.unicode import may_change, normalize, unspaced_run, well_formed
@@ -47,7 +47,6 @@ _BLOCK_CHARACTERS = 1 << 18  # a longer text is a block of its own
 _BLOCK_BYTES = 4 * _BLOCK_CHARACTERS  # of which the memory is used that the texts need
 _MAX_BLOCK_BYTES = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
-_MAX_OTHERS = 0.1  # share of the texts of a block
 _PAGE = 1024  # code points classified at once
 _WORDS: WeakKeyDictionary[Vocabulary, WordIndex] = WeakKeyDictionary()
 _PIECES: WeakKeyDictionary[Vocabulary, Pieces] = WeakKeyDictionary()
@@ -68,47 +67,20 @@ class BulkRows:
     def __init__(self, vocabulary: Vocabulary, *, spells: bool = False) -> None:
         """Index the vocabulary; with `spells`, words that it does not have are never left to their beginning."""
         self.threads = default_threads()
-        self._vocabulary, self._spells = vocabulary, spells
-        self._words = _cached_for(_WORDS, vocabulary, lambda: WordIndex(vocabulary.forms))
-        self._pieces = Pieces() if spells else _cached_for(_PIECES, vocabulary, lambda: _pieces(vocabulary))
+        self._vocabulary, complete = vocabulary, not (vocabulary.has_subwords or spells)
+        words = _cached_for(_WORDS, vocabulary, lambda: WordIndex(vocabulary.forms))
+        pieces = Pieces() if spells else _cached_for(_PIECES, vocabulary, lambda: _pieces(vocabulary))
+        self._make_reader = partial(WordReader, words, pieces=pieces, cased=vocabulary.cased, complete=complete)
         self._idle: list[_Reader] = []
 
-    def each_block(
-        self,
-        texts: list[str],
-        use: Callable[[int, npt.NDArray[np.int32], npt.NDArray[np.int32]], None],
-        *,
-        show_progress_bar: bool = False,
-    ) -> None:
-        """Call `use` for every block of texts, in several threads and any order."""
-        # It gets the number of the block's first text; the row of each word, -1 for an unknown one, in memory that is
-        # used again (there may be more rows than words); and where each text's words end among them.
-
-        def read(worker: _Reader, first: int, last: int) -> None:
-            _, words, ends = worker.find(texts[first:last])
-            use(first, words.rows, ends)
-
-        self._each_block(texts, read, show_progress_bar)
-
-    def rows_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the row of each word, as `Vocabulary.row` does."""
-        rows = np.full(len(words), -1, np.int64)
-        ascii_indices = [index for index, word in enumerate(words) if word.isascii() and word.isalnum()]
-        positions = np.array(ascii_indices, np.int64)
-
-        def store_rows(first: int, word_rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
-            rows[positions[first : first + len(ends)]] = word_rows[: len(ends)]  # one word a text
-
-        self.each_block([words[index] for index in ascii_indices], store_rows)
-        for index in set(range(len(words))).difference(ascii_indices):
-            rows[index] = self._vocabulary.row(words[index])
-        return rows
-
-    def _each_block(self, texts: list[str], use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
-        """Call `use` with a worker and the ends of a range of `texts`, for all of them."""
+    def each_block(self, texts: list[str], use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
+        """Call `use` with a worker and the ends of a range of `texts`, for all of them, in threads and any order."""
 
         def work(block: tuple[int, int]) -> int:
-            worker = self._worker()
+            try:
+                worker = self._idle.pop()  # which no other thread uses; it keeps its memory and what it learnt
+            except IndexError:
+                worker = _Reader(self._make_reader, partial(map, self._vocabulary.row), self._vocabulary)
             use(worker, *block)
             self._idle.append(worker)
             return block[1] - block[0]
@@ -129,17 +101,6 @@ class BulkRows:
                 finally:  # after an error or an interrupt the threads end with the block they have
                     pool.shutdown(wait=False, cancel_futures=True)
 
-    def _worker(self) -> _Reader:
-        """Return a worker that no other thread uses; those of earlier blocks keep their memory and what they learnt."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            complete = not (self._vocabulary.has_subwords or self._spells)
-            make = partial(
-                WordReader, self._words, pieces=self._pieces, cased=self._vocabulary.cased, complete=complete
-            )
-            return _Reader(make, partial(map, self._vocabulary.row), self._vocabulary)
-
 
 class BulkEncoder(BulkRows):
     """Encodes lists of texts with a static model's table."""
@@ -158,12 +119,6 @@ class BulkEncoder(BulkRows):
         *table, self._sound = kernel_table(vectors, scales)
         self.table, self.speller = Table(*table), speller
         self._no_vectors = np.empty((0, self.table.dimension), np.float32)
-        if speller is not None:
-            self._sound = self._sound and is_known_sound(speller.vectors, speller.scales)
-            if vocabulary.has_subwords:
-                by_beginning = BulkRows(vocabulary)  # as if there were no spelling
-                by_beginning.threads = 1  # for words of one of this encoder's threads
-                speller.beginnings = by_beginning.rows_of
 
     def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of checked `texts`, float32 [texts, dimension]."""
@@ -178,7 +133,7 @@ class BulkEncoder(BulkRows):
             if not (self._sound or np.isfinite(block.sum())):  # rows of length 1 add up to a number
                 raise not_finite(texts[first + int((~np.isfinite(block)).any(axis=1).argmax())])
 
-        self._each_block(texts, encode, show_progress_bar)
+        self.each_block(texts, encode, show_progress_bar)
         return embeddings
 
 
@@ -210,10 +165,7 @@ class _Reader:
 
         With `normal`, the texts are as `Vocabulary.spaced` gives them; else they are rewritten so if need be.
         """
-        vocabulary = self._vocabulary
-        if not normal and vocabulary is not None:
-            texts, normal = _spaced_if_few(texts, vocabulary)
-        block = self._block(texts)
+        block, vocabulary = self._block(texts), self._vocabulary
         n_bytes = len(block) - PADDING
         reader = self._reader if n_bytes <= _BLOCK_BYTES else self._make_reader(size=n_bytes)
         ends, joined = np.empty(len(texts), np.int32), True
@@ -297,23 +249,6 @@ class WordNumbers(_Reader):
         if block.tobytes().count(0) > len(texts) + PADDING:  # one within a text, which is no blank
             is_token[:] = False
         return WordList(reader.rows[:words].astype(np.int64), spans, ends, is_token)
-
-
-def _spaced_if_few(texts: list[str], vocabulary: Vocabulary) -> tuple[list[str], bool]:
-    """Return texts with those beyond ASCII as `Vocabulary.spaced` gives them if they are few, and whether they are.
-
-    Where they are many, most need no change, and the C kernels find out which blocks do.
-    """
-    is_ascii = bytes(map(str.isascii, texts))
-    if is_ascii.count(0) > len(texts) * _MAX_OTHERS:
-        return texts, False
-    index = is_ascii.find(0)
-    if index >= 0:
-        texts = texts.copy()
-    while index >= 0:
-        texts[index] = vocabulary.spaced([texts[index]])[0]
-        index = is_ascii.find(0, index + 1)
-    return texts, True
 
 
 def _blocks(texts: list[str], block_texts: int = _BLOCK_TEXTS) -> Iterator[tuple[int, int]]:

@@ -122,13 +122,10 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
     return converted, new_scales
 
 
-def common_scale(largest: Vectors, scale: np.float32 | None = None) -> np.float32 | None:
-    """Return a scale for rows of int8 with these largest numbers, None where some would get too few steps of it.
-
-    With `scale` it must be that one.
-    """
+def common_scale(largest: Vectors) -> np.float32 | None:
+    """Return a scale for rows of int8 with these largest numbers, None where some would get too few steps of it."""
     max_value = largest.max(initial=0)
-    candidate: np.float32 = max_value / np.float32(127) if scale is None else scale
+    candidate: np.float32 = max_value / np.float32(127)
     fits = max_value <= 127 * candidate and largest[largest > 0].min(initial=np.inf) >= _MIN_STEPS * candidate
     return candidate if fits and candidate > 0 else None
 
@@ -183,22 +180,18 @@ def unpack(packed: Packed, dimension: int) -> Integers:
     return np.ascontiguousarray(halves.view(np.int8)[..., :dimension])
 
 
-def is_known_sound(vectors: Any, scales: Vectors | None) -> bool:
-    """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
-    if scales is not None:
-        return is_sound(scales, MAX_ABS_VALUE / 127)
-    searched = vectors.nbytes <= MAX_NAN_CHECK_BYTES or vectors.dtype == np.float16
-    return searched and is_sound(vectors, MAX_ABS_VALUE)
-
-
 def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array whose numbers lie one after another, each where the processor wants it; a copy if need be."""
     return np.require(np.asarray(array), requirements=["C", "A"])
 
 
 def kernel_table(vectors: Any, scales: Vectors | None) -> tuple[Any, Vectors | None, bool]:
-    """Return a table as the C functions read it, and whether its numbers are known to be finite."""
-    sound = is_known_sound(vectors, scales)
+    """Return a table as the C functions read it, and whether its numbers are known to be finite and can be added up."""
+    if scales is not None:
+        sound = is_sound(scales, MAX_ABS_VALUE / 127)
+    else:  # a table of float32 may be too large to say
+        sound = vectors.nbytes <= MAX_NAN_CHECK_BYTES or vectors.dtype == np.float16
+        sound = sound and is_sound(vectors, MAX_ABS_VALUE)
     if isinstance(vectors, PackedRows):
         vectors = PackedRows(as_kernel_array(vectors.halves), vectors.shape[1])
     else:  # a NaN of float16 may be read as another number

@@ -17,8 +17,7 @@ Predictions come from native/spelling.c.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from hashlib import shake_128
 from typing import Any, NamedTuple
 
@@ -64,11 +63,7 @@ class Predicted(NamedTuple):
 
 
 class Speller:
-    """Finds vectors for words by their spelling, for one table of word vectors; for any number of threads.
-
-    Attributes:
-        beginnings: finds the rows of words' beginnings, -1 where none is known; may be replaced by a faster one.
-    """
+    """Finds vectors for words by their spelling, for one table of word vectors; for any number of threads."""
 
     def __init__(
         self,
@@ -79,7 +74,6 @@ class Speller:
     ) -> None:
         """Take the table; the index of its n-grams is made at the first word."""
         self.vocabulary, self.vectors, self.scales, self.weights = vocabulary, vectors, scales, weights
-        self.beginnings: Callable[[Sequence[str]], Iterable[int]] = partial(map, vocabulary.row)
         self._idle: list[Spelling] = []
 
     def vectors_for(self, rows: _Ints) -> Vectors:
@@ -107,7 +101,7 @@ class Speller:
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
         missing_shares = np.maximum(1 - lengths / _FULL_LENGTH, 0)
-        beginnings = np.fromiter(self.beginnings(words), np.int64, len(words))
+        beginnings = np.fromiter(map(self.vocabulary.row, words), np.int64, len(words))
         vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _FULL_LENGTH))[:, None]
         begun = beginnings >= 0
         vectors[begun] += self.vectors_for(beginnings[begun]) * missing_shares[begun, None]

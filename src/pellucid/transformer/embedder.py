@@ -161,6 +161,12 @@ class TransformerEmbedder(Embedder):
             )
 
 
+def stored_settings(kind: type[ReadingSettings], described: Any) -> Any:
+    """Return the settings in a file of JSON, of a kind; one that is off and not known may be of another version."""
+    stored = described["settings"].items()
+    return kind(**{name: value for name, value in stored if value or hasattr(kind, name)})
+
+
 def backbone_config(backbone: Backbone, name: str | None) -> dict[str, Any]:
     """Return what `config.json` says about a backbone that is kept by `name`, or, where that is None, as a copy."""
     return {

@@ -30,9 +30,7 @@ class ReadingSettings(Settings):
     """How a text is read.
 
     Attributes:
-        template: what is put around a text; `{text}` is replaced by it. If `{text}` occurs twice the text is given
-            twice, and only the second copy is pooled (echo prompting). None: only the text.
-        query_template: the same for a text that is not a document; None takes `template`.
+        template: what is put around a text; `{text}` is replaced by it. None: only the text.
         instructed_template: the same when there is an instruction, which replaces `{instruction}`.
         instruction: the task, put before each text that is not a document; "" for none.
         end_token: put the tokenizer's end token after the text. None: for causal language models that have one.
@@ -41,7 +39,6 @@ class ReadingSettings(Settings):
     """
 
     template: str | None = "{text}"
-    query_template: str | None = None
     instructed_template: str = "Instruct: {instruction}\nQuery: {text}"
     instruction: str = ""
     end_token: bool | None = None
@@ -54,12 +51,10 @@ class ReadingSettings(Settings):
             InputError: a value is not allowed; the message names it.
         """
         super().__post_init__()
-        for name in ("template", "query_template", "instructed_template"):
+        for name in ("template", "instructed_template"):
             template = getattr(self, name)
-            if template is not None and template.count(_TEXT) not in (1, 2):
-                raise InputError(
-                    f"{name} is {shown(template, 80)}; it must hold {_TEXT} once, or twice to give it twice"
-                )
+            if template is not None and template.count(_TEXT) != 1:
+                raise InputError(f"{name} is {shown(template, 80)}; it must hold {_TEXT} once")
 
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model, which reads `context` tokens."""
@@ -74,12 +69,8 @@ class ReadingSettings(Settings):
         )
 
     def affixes(self, instructed: bool) -> tuple[str, ...]:
-        """Return what is put before and after a text, or before, between and after one that is given twice."""
-        template = self.template or _TEXT
-        if instructed and self.instruction:
-            template = self.instructed_template
-        elif instructed and self.query_template is not None:
-            template = self.query_template
+        """Return what is put before and after a text."""
+        template = self.instructed_template if instructed and self.instruction else self.template or _TEXT
         return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
 
 
@@ -177,57 +168,44 @@ class Reader:
 
     def _tokenise_apart(self, text: str, affixes: tuple[str, ...]) -> _Tokenised:
         """Tokenize a text that contains a special token's string separately, so that the string stays text."""
-        before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in affixes)
+        before, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in affixes)
         text_encoding = self._plain.encode(text, add_special_tokens=False)
-        copy, between_copies = (text_encoding.ids, between[0]) if between else ([], [])
-        return before, copy, between_copies, text_encoding.ids, text_encoding.offsets, behind
+        return before, text_encoding.ids, text_encoding.offsets, behind
 
     def _encoding(self, form: NormalizedText, tokenised: _Tokenised) -> Encoding:
-        """Add the special tokens, and cut the text (both copies, if there are two) to what fits."""
-        before, copy, between, text_ids, spans, behind = tokenised
+        """Add the special tokens, and cut the text to what fits."""
+        before, text_ids, spans, behind = tokenised
         start, end = [*self._before, *before], [*behind, *self._behind]
-        n_affix_tokens = len(start) + len(between) + len(end)
-        room = (self.max_length - n_affix_tokens) // (2 if copy else 1)
+        room = self.max_length - len(start) - len(end)
         if room < 1:
             raise InputError(
-                f"the template, the instruction and the special tokens take {n_affix_tokens} tokens, and "
+                f"the template, the instruction and the special tokens take {len(start) + len(end)} tokens, and "
                 f"max_length is {self.max_length}; the prompt fills it"
             )
-        fitting_ids = text_ids[:room]
-        ahead = [*start, *copy[:room], *between]
-        ids = [*ahead, *fitting_ids, *end]
-        first = len(ahead) - self._is_shifted
-        last = len(ids) - 1 if fitting_ids else -1
+        ids = [*start, *text_ids[:room], *end]
         return Encoding(
             ids,
-            first,
+            len(start) - self._is_shifted,
             [form.span(*span) for span in spans[:room]],
-            last,
-            len(text_ids) - len(fitting_ids),
+            len(ids) - 1 if text_ids else -1,
+            len(text_ids[room:]),
         )
 
 
-_Tokenised = tuple[list[int], list[int], list[int], list[int], list[Span], list[int]]
-"""Token ids before a text, of its first copy where it is given twice, between the two, of the text; the characters of
-these; and the ids behind it."""
+_Tokenised = tuple[list[int], list[int], list[Span], list[int]]
+"""Token ids before a text and of the text; the characters of these; and the ids behind it."""
 
 
 def _split(encoded: Any, text: str, affixes: tuple[str, ...]) -> _Tokenised:
     """Divide the tokens of template and text; one that holds a character of the text is the text's own."""
     ids, offsets = encoded.ids, encoded.offsets
-    start = len(text.join(affixes)) - len(affixes[-1]) - len(text)
-    end = start + len(text)
+    start, end = len(affixes[0]), len(affixes[0]) + len(text)
     text_positions = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
     if not text_positions:
-        return ids, [], [], [], [], []
+        return ids, [], [], []
     low, high = text_positions[0], text_positions[-1] + 1
     spans = [(max(first - start, 0), min(last, end) - start) for first, last in offsets[low:high]]
-    begin, stop = len(affixes[0]), len(affixes[0]) + len(text)
-    copied = [n for n, (first, last) in enumerate(offsets[:low]) if last > begin and first < stop]
-    if len(affixes) == 2 or not copied:
-        return ids[:low], [], [], ids[low:high], spans, ids[high:]
-    before, copy, between = ids[: copied[0]], ids[copied[0] : copied[-1] + 1], ids[copied[-1] + 1 : low]
-    return before, copy, between, ids[low:high], spans, ids[high:]
+    return ids[:low], ids[low:high], spans, ids[high:]
 
 
 def _first_known(tokenizer: Any, *names: str) -> int | None:
