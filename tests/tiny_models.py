@@ -179,14 +179,15 @@ def random_adapter(folder, base, seed=7):
     return folder
 
 
-def backbone_of(kind, attention="bidirectional", *, tokenizer=None, **changes):
+def backbone_of(kind, attention="bidirectional", *, tokenizer=None, headless=False, **changes):
     """Return a tiny model and its tokenizer as a backbone; a decoder knows the marks of instructions."""
     from pellucid.transformer.backbone import prepare
 
     tokenizer = tokenizer or (word_piece() if kind == "bert" else sentence_piece())
     if kind != "bert":
         tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
-    return prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention=attention, device="cpu")
+    model = tiny_model(kind, len(tokenizer), headless=headless, **changes)
+    return prepare(model, tokenizer, attention=attention, head_kind="input" if headless else "lm", device="cpu")
 
 
 def tiny_lexicon(kind="bert", settings=None, **changes):

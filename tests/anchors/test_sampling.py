@@ -119,26 +119,26 @@ def broken(value, dtype):
     return vectors
 
 
-NO_FARTHEST = [
-    ({"n": 0}, "n is 0"),
-    ({"n": True}, "n is True"),
-    ({"n": 11}, "only 10 vectors"),
-    ({"start": 10}, "start is 10"),
-    ({"start": -1}, "start is -1"),
-    ({"start": [1, 1]}, "start has 2 rows"),
-    ({"start": [1, 2, 3]}, "start has 3 rows"),
-    ({"vectors": np.zeros((4, 2))}, "float64"),
-    ({"vectors": np.zeros(4, np.float32)}, r"shape \(4,\)"),
-    *(({"vectors": broken(value, dtype)}, "row 4321 ")
-      for value in (np.nan, np.inf, -np.inf) for dtype in (np.float16, np.float32)),
-    ({"vectors": clusters(10) * np.float32([[0], [1]] * 5), "n": 6}, "only 5 of 10 vectors are not zero"),
-]  # fmt: skip
-
-
 test_points_that_cannot_be_picked_are_refused = refused(
     *(
         (lambda change=change: farthest_points(**{"vectors": clusters(10), "n": 2, **change}), message)
-        for change, message in NO_FARTHEST
+        for change, message in [
+            ({"n": 0}, "n is 0"),
+            ({"n": True}, "n is True"),
+            ({"n": 11}, "only 10 vectors"),
+            ({"start": 10}, "start is 10"),
+            ({"start": -1}, "start is -1"),
+            ({"start": [1, 1]}, "start has 2 rows"),
+            ({"start": [1, 2, 3]}, "start has 3 rows"),
+            ({"vectors": np.zeros((4, 2))}, "float64"),
+            ({"vectors": np.zeros(4, np.float32)}, r"shape \(4,\)"),
+            *(
+                ({"vectors": broken(value, dtype)}, "row 4321 ")
+                for value in (np.nan, np.inf, -np.inf)
+                for dtype in (np.float16, np.float32)
+            ),
+            ({"vectors": clusters(10) * np.float32([[0], [1]] * 5), "n": 6}, "only 5 of 10 vectors are not zero"),
+        ]
     ),
     (lambda: uniform_points(np.zeros((3, 1)), 4), "only 3 vectors"),
 )

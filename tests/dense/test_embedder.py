@@ -68,25 +68,22 @@ def test_an_encoder_never_sees_a_lone_surrogate():
     assert seen == ["cat \ufffd", "dog"]
 
 
-WRONG = [
-    (lambda texts: np.ones((1, 3)), r"shape \(1, 3\) for 2 texts"),
-    (lambda texts: np.ones((3, 3)), r"shape \(3, 3\) for 2 texts"),
-    (lambda texts: np.ones(3), r"shape \(3,\)"),
-    (lambda texts: np.ones((2, 3, 1)), r"shape \(2, 3, 1\)"),
-    (lambda texts: None, "gave|shape"),
-    (lambda texts: [[1, 2], [3]], "not give an array of numbers"),
-    (lambda texts: [["x"], ["y"]], "not give an array of numbers"),
-    (lambda texts: [[1, 2], [np.nan, 1]], "NaN or infinity for 1 of 2 texts, the first is 'dog'"),
-    (lambda texts: [[np.inf, 2], [-np.inf, 1]], "NaN or infinity for 2 of 2 texts, the first is 'cat'"),
-]
-
-
 def ones(texts):
     return np.ones((len(texts), len(texts)))
 
 
 test_what_is_no_encoder_or_gives_no_vectors_is_refused = refused(
-    *((lambda gives=gives: encode_with(gives, ["cat", "dog"]), message) for gives, message in WRONG),
+    *((lambda gives=gives: encode_with(gives, ["cat", "dog"]), message) for gives, message in [
+        (lambda texts: np.ones((1, 3)), r"shape \(1, 3\) for 2 texts"),
+        (lambda texts: np.ones((3, 3)), r"shape \(3, 3\) for 2 texts"),
+        (lambda texts: np.ones(3), r"shape \(3,\)"),
+        (lambda texts: np.ones((2, 3, 1)), r"shape \(2, 3, 1\)"),
+        (lambda texts: None, "gave|shape"),
+        (lambda texts: [[1, 2], [3]], "not give an array of numbers"),
+        (lambda texts: [["x"], ["y"]], "not give an array of numbers"),
+        (lambda texts: [[1, 2], [np.nan, 1]], "NaN or infinity for 1 of 2 texts, the first is 'dog'"),
+        (lambda texts: [[np.inf, 2], [-np.inf, 1]], "NaN or infinity for 2 of 2 texts, the first is 'cat'"),
+    ]),
     (lambda: encode_with(count_animals, ["cat"], dimension=4), "gives 3 dimensions, before it gave 4; give the"),
     (lambda: [*map(load(ones).encode, (["cat"], ["cat", "dog"]))], "gives 2 dimensions, before it gave 1"),
     *((lambda encoder=encoder: load(encoder), r"an encoder is a SentenceTransformer, .* got") for encoder in (
@@ -305,20 +302,6 @@ def test_saved_and_opened_and_copied_it_is_the_same(folder, tmp_path):
         _ = opened_after(folder, "reasons/config.json", {}).reasons
 
 
-UNREADABLE = [
-    ("modules.json", [{"type": "evil.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}], "Dense"),
-    ("modules.json", {"type": 3}, "not a list of modules"),
-    ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
-    ("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
-    ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt"),
-    ("sentence_bert_config.json", {"max_seq_length": 1e9}, "maximum length"),
-    ("tokenizer_config.json", {"pad_token": "nothing"}, "pad_token"),
-    ("config_sentence_transformers.json", [], "no JSON object"),
-    ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "prompts must be"),
-    ("tokenizer.json", {"model": {"type": "evil"}}, "evil"),
-]
-
-
 def opened_after(folder, name, content):
     """Open a folder with another file: JSON, or the bytes of a graph."""
     path = folder / name
@@ -334,7 +317,18 @@ def without_numbers(folder):
 
 test_what_cannot_be_read_or_run_is_refused_by_name = refused(
     *((lambda folder, name=name, content=content: opened_after(folder, name, content), message, ModelFolderError)
-      for name, content, message in UNREADABLE),
+      for name, content, message in [
+          ("modules.json", [{"type": "evil.Transformer", "path": ""}, {"type": "x.Dense", "path": ""}], "Dense"),
+          ("modules.json", {"type": 3}, "not a list of modules"),
+          ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
+          ("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}, "mean_sqrt_len"),
+          ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt"),
+          ("sentence_bert_config.json", {"max_seq_length": 1e9}, "maximum length"),
+          ("tokenizer_config.json", {"pad_token": "nothing"}, "pad_token"),
+          ("config_sentence_transformers.json", [], "no JSON object"),
+          ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "prompts must be"),
+          ("tokenizer.json", {"model": {"type": "evil"}}, "evil"),
+      ]),
     (lambda folder: opened_after(folder, "onnx/model.onnx", b"none"), r"cannot run .*model\.onnx", ModelFolderError),
     (lambda folder: opened_after(folder, "onnx/model.onnx", without_numbers(folder)), "NaN", ModelFolderError),
     (lambda folder: pellucid.load(folder, backend="jax"), "torch or onnx"),

@@ -208,8 +208,7 @@ def test_an_index_encodes_what_is_new_alone(tmp_path, function):
         for change, encoded in (({"metadata": {"year": 2024}}, {}), ({"text": "bridges"}, {"bridges": 1})):
             function.taken()
             index.update("d1", **change)
-            assert function.taken() == encoded
-            assert (index.score(QUERY, "d1").parts == before) == ("metadata" in change)
+            assert function.taken() == encoded and (index.score(QUERY, "d1").parts == before) == ("metadata" in change)
         assert index.search(QUERY, where={"year": 2024})[0].id == "d1" and index.verify() == []
     with Index.open(tmp_path / "index", {"dense": model}) as index:
         assert index.info()["models"] == said
@@ -370,8 +369,7 @@ def test_values_add_up_and_of_few_players_are_those_of_all_orders(n, n_pairs, se
     assert np.allclose(estimates.sum(axis=1), values.sum(axis=0))
     if n <= MAX_EXACT_PLAYERS:
         known = {tuple(np.flatnonzero(row).tolist()): value for row, value in zip(sets.members, of_sets)}
-        assert np.allclose(values, brute_force(known.__getitem__, n))
-        assert len(estimates) == 1
+        assert np.allclose(values, brute_force(known.__getitem__, n)) and len(estimates) == 1
 
 
 @given(st.integers(6, 9), st.integers(0, 99))
@@ -395,10 +393,6 @@ def test_a_game_of_two_words_by_hand():
         ("left", ((0, 4),)), ("right", ((5, 10),)), (EMPTY_PASSAGE, ()),
     ]  # fmt: skip
     assert (terms.values, terms.measurement) == (pytest.approx([-0.125, -0.125, 0.25]), (3, 0.0))
-
-
-FEW_WORDS = ["dog", "bites", "man", "not", "the", "Dog", "house,", "日本", "é", "run."]
-FEW_TEXTS = st.lists(st.sampled_from(FEW_WORDS), max_size=9).map(" ".join)
 
 
 def test_few_words_get_what_all_orders_of_both_texts_give():
@@ -479,8 +473,7 @@ def test_a_text_without_words_keeps_the_others(text, random):
     left = without(text, gone)
     assert without(text, []) == text
     kept = "".join(text[a:b] for a, b in words if (a, b) not in gone)
-    assert "".join(word.text for word in split_words(left)) == kept
-    assert len(left) <= len(text)
+    assert "".join(word.text for word in split_words(left)) == kept and len(left) <= len(text)
 
 
 GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2, max_size=9)

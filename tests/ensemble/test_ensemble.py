@@ -137,8 +137,7 @@ def test_queries_and_documents_go_to_each_part_in_its_way():
 
     model = EnsembleEmbedder([Searching(), LetterEmbedder()])
     scores = model.similarity(model.encode_query(["a"]), model.encode_document(["a"]))
-    assert scores[0, 0] == pytest.approx(0.5 * 0.5 + 0.5 * 1, abs=1e-6)
-    assert model.encode_query("a").shape == (52,)
+    assert scores[0, 0] == pytest.approx(0.5 * 0.5 + 0.5 * 1, abs=1e-6) and model.encode_query("a").shape == (52,)
 
 
 def test_edits_reach_the_parts(fruit, model):
@@ -177,20 +176,6 @@ def test_a_saved_ensemble_is_the_same(fruit, letters, tmp_path):
     assert "anchors: fruit" in pellucid.load(tmp_path / "model").dimensions.names
 
 
-NO_ENSEMBLE = [
-    ([], None, "at least one model"),
-    ([lengths, lengths], [1], "2 models need as many"),
-    ([lengths, lengths], [-1, 2], "none negative"),
-    ([lengths], [0], "one above 0"),
-    *(([lengths] * 2, [1, weight], "none negative") for weight in (np.nan, np.inf, 1e308, 10**400, "x", None)),
-    ({"a: b": lengths}, None, "without ': ' in it"),
-    ({"": lengths}, None, "a name is one line"),
-    ([5], None, "an encoder is a SentenceTransformer"),
-    ("static-en", None, "give \\[model, model\\]"),
-    ([lambda texts: [[float("nan")]] * len(texts)], None, "NaN"),
-]
-
-
 def saved(fruit, folder):
     EnsembleEmbedder({"words": fruit, "length": lengths}, [1, 3]).save_pretrained(folder)
     return folder
@@ -203,7 +188,18 @@ def with_another_part(fruit, folder):
 
 test_what_is_no_ensemble_and_what_it_cannot_do_is_refused = refused(
     *((lambda models=models, weights=weights: EnsembleEmbedder(models, weights), message)
-      for models, weights, message in NO_ENSEMBLE),
+      for models, weights, message in [
+          ([], None, "at least one model"),
+          ([lengths, lengths], [1], "2 models need as many"),
+          ([lengths, lengths], [-1, 2], "none negative"),
+          ([lengths], [0], "one above 0"),
+          *(([lengths] * 2, [1, weight], "none negative") for weight in (np.nan, np.inf, 1e308, 10**400, "x", None)),
+          ({"a: b": lengths}, None, "without ': ' in it"),
+          ({"": lengths}, None, "a name is one line"),
+          ([5], None, "an encoder is a SentenceTransformer"),
+          ("static-en", None, "give \\[model, model\\]"),
+          ([lambda texts: [[float("nan")]] * len(texts)], None, "NaN"),
+      ]),
     (lambda fruit: EnsembleEmbedder([fruit]).similarity(np.ones((1, 2)), np.ones((1, 3))),
      "the embeddings have 2 dimensions and this ensemble 3"),
     (lambda model: model.encode_document(["a", None]), "text 1 is"),

@@ -81,8 +81,7 @@ def test_one_seed_one_result():
 def test_no_clustering():
     clusters = _bert(None)
     kept = clusters.assignment >= 0
-    assert kept.sum() == len(clusters) == 9
-    assert clusters.assignment[kept].tolist() == list(range(9))
+    assert kept.sum() == len(clusters) == 9 and clusters.assignment[kept].tolist() == list(range(9))
     np.testing.assert_array_equal(clusters.centroids, _BERT_ROWS[kept])
     assert clusters.names == ["review", "…view", "reviews", "paris", "rome", "…bed", "!", "?", "1995"]
 

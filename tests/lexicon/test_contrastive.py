@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from families import reopened
 from refusals import refused
@@ -75,23 +76,14 @@ def apart(*models):
     return np.abs(first - second).max()
 
 
-def softmax(values):
-    e = np.exp(np.array(values) - np.max(values))
-    return e / e.sum()
-
-
-# Two rows with two candidates each: cosines 0.6, 0.2, 0.5, 0.1 of row 0 and 0.3, 0.4, 0.7, 0.8 of row 1.
-COSINES = torch.tensor([[0.6, 0.2, 0.5, 0.1], [0.3, 0.4, 0.7, 0.8]])
-QUERIES, TEXTS = torch.eye(2), COSINES.t()
-NONE = torch.tensor([[False] * 4, [False] * 4])
 UNSCORED = torch.full((2, 2), float("nan"))
-
-
 OTHERS = torch.tensor([[False, False, True, True], [True, True, False, False]])
 
 
-def value(excluded=NONE, scores=UNSCORED, distillation=1.0):
-    return float(candidate_loss(QUERIES, TEXTS, excluded, scores, temperature=0.5, distillation=distillation))
+def value(excluded=OTHERS & False, scores=UNSCORED, distillation=1.0):
+    """The loss of two rows with two candidates each, whose cosines are here."""
+    texts = torch.tensor([[0.6, 0.2, 0.5, 0.1], [0.3, 0.4, 0.7, 0.8]]).t()
+    return float(candidate_loss(torch.eye(2), texts, excluded, scores, temperature=0.5, distillation=distillation))
 
 
 SOME = torch.tensor([[False, True, True, False], [False, False, False, True]])
@@ -414,23 +406,6 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     assert found >= 6  # adapter, optimizer, schedule, random numbers, state of the trainer and of the run
 
 
-BAD_SETTINGS = [
-    ({"temperature": 0}, "temperature is 0; it must be a number, above 0"),
-    ({"batch_size": 1}, "batch_size is 1; it must be an integer, at least 2"),
-    ({"learning_rate": float("nan")}, "learning_rate is nan"),
-    ({"max_steps": 0}, "max_steps is 0"),
-    ({"chunk": 0}, "chunk is 0"),
-    ({"rank": 0}, "rank is 0"),
-]
-BAD_RUNS = [
-    (lambda model, run: train_lexicon(model, [], run), "no training sets"),
-    (lambda model, run: train(model, run, [TrainingSet("a", ROWS)] * 2), "one name"),
-    (lambda model, run: train(model, run, [TrainingSet("a.b", ROWS)]), "hold a dot"),
-    (lambda model, run: train(model.scale({0: 0.5}), run), "scaled or merged"),
-    (lambda model, run: TextSet("texts", ["a", "b"], np.ones((1, 3))), "2 texts and 1 vectors"),
-]
-
-
 def start(call, folder):
     """Start a run with what is bad, and check that nothing was begun."""
     try:
@@ -440,12 +415,29 @@ def start(call, folder):
 
 
 test_bad_input_is_refused_before_anything_starts = refused(
-    *((lambda tmp_path, call=call: start(call, tmp_path), message) for call, message in BAD_RUNS),
-    *((lambda changes=changes: replace(QUICK, **changes), message) for changes, message in BAD_SETTINGS),
-    (lambda two_processes, tmp_path: train(tiny_lexicon(), tmp_path / "run"), "one device; start it without torchrun"),
+    *(
+        (lambda tmp_path, call=call: start(call, tmp_path), message)
+        for call, message in [
+            (lambda model, run: train_lexicon(model, [], run), "no training sets"),
+            (lambda model, run: train(model, run, [TrainingSet("a", ROWS)] * 2), "one name"),
+            (lambda model, run: train(model, run, [TrainingSet("a.b", ROWS)]), "hold a dot"),
+            (lambda model, run: train(model.scale({0: 0.5}), run), "scaled or merged"),
+            (lambda model, run: TextSet("texts", ["a", "b"], np.ones((1, 3))), "2 texts and 1 vectors"),
+        ]
+    ),
+    *(
+        (lambda changes=changes: replace(QUICK, **changes), message)
+        for changes, message in [
+            ({"temperature": 0}, "temperature is 0; it must be a number, above 0"),
+            ({"batch_size": 1}, "batch_size is 1; it must be an integer, at least 2"),
+            ({"learning_rate": float("nan")}, "learning_rate is nan"),
+            ({"max_steps": 0}, "max_steps is 0"),
+            ({"chunk": 0}, "chunk is 0"),
+            ({"rank": 0}, "rank is 0"),
+        ]
+    ),
+    (
+        lambda monkeypatch, tmp_path: monkeypatch.setenv("WORLD_SIZE", "2") or train(tiny_lexicon(), tmp_path / "run"),
+        "one device; start it without torchrun",
+    ),
 )
-
-
-@pytest.fixture
-def two_processes(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")

@@ -64,13 +64,12 @@ def own_ids(reading, shift):
     return reading.ids[start : start + len(reading.spans)]
 
 
-PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
-
-
 @example("\ufa2a", "{text}", False)  # another character in NFC
 @given(
     st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
-    st.sampled_from(PREFIXES),
+    st.sampled_from(
+        ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
+    ),
     st.booleans(),
 )
 def test_the_pooled_tokens_are_the_text_and_nothing_else(text, template, shift):
@@ -82,13 +81,8 @@ def test_the_pooled_tokens_are_the_text_and_nothing_else(text, template, shift):
     assert all(0 <= start <= end <= len(text) for start, end in reading.spans)
 
 
-def _with_markers():
-    tokenizer = byte_level()
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>"]})
-    return tokenizer
-
-
-_BYTE_LEVEL = _with_markers()
+_BYTE_LEVEL = byte_level()
+_BYTE_LEVEL.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>"]})
 
 
 def reader_of(**changes):
@@ -230,18 +224,17 @@ def one_cluster(assignment, width):
     return Clusters(assignment, np.ones((1, width), np.float32), ["one"], [("a",)])
 
 
-SETTINGS = [
-    ({"pooling": "mean"}, "pooling is 'mean'"),
-    ({"template": "Query:"}, r"template is 'Query:'; it must hold \{text\} once"),
-    ({"max_active_dims": 0}, "max_active_dims is 0"),
-    ({"max_length": 65}, "max_length is 65; the backbone reads 64"),
-    ({"shift": "yes"}, "shift is 'yes'"),
-]
 NAMED_SETTINGS = LexiconSettings(instructed_template=INSTRUCTED, instruction="find", max_length=5)
 
 
 test_parts_and_settings_that_make_no_model_are_refused = pytest.mark.usefixtures("outside_allowed")(refused(
-    *((lambda bert, change=change: changed(bert, **change), message) for change, message in SETTINGS),
+    *((lambda bert, change=change: changed(bert, **change), message) for change, message in [
+        ({"pooling": "mean"}, "pooling is 'mean'"),
+        ({"template": "Query:"}, r"template is 'Query:'; it must hold \{text\} once"),
+        ({"max_active_dims": 0}, "max_active_dims is 0"),
+        ({"max_length": 65}, "max_length is 65; the backbone reads 64"),
+        ({"shift": "yes"}, "shift is 'yes'"),
+    ]),
     (lambda: Reader(_BYTE_LEVEL, NAMED_SETTINGS).read(["a"], instructed=True), "the prompt fills it"),
     (lambda: Reader(object(), LexiconSettings()), "gives no character offsets"),
     (lambda bert: LexiconEmbedder(bert.backbone, one_cluster(NO_TOKENS, 8)), "centroids have 8 .* backbone 32"),

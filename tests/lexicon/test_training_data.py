@@ -63,12 +63,6 @@ BAD_ROWS = [
     ({"query": "q", "pos": ["p"], "pos_scores": 2.0}, "'pos_scores' is 2.0, which is not a list"),
     ({"query": "q", "pos": ["p"], "type": "symmetric_class"}, "'neg' is empty, and a query of type"),
 ]
-BAD_FILES = [
-    ("rows.csv", b"a,b", r"\.jsonl \(also packed\) or \.parquet, not"),
-    ("rows.jsonl.gz", gzip.compress(json.dumps(GOOD).encode())[:-9], "damaged"),
-    ("rows.parquet", b"PAR1 is no parquet file", "not a parquet file"),
-    ("empty.jsonl", b"", "no row to train on"),
-]
 MIXED = [TrainingRow("q", ("p",)), TrainingRow("q", ("p",), ("n",), type="symmetric_sts")]
 
 
@@ -77,7 +71,12 @@ test_a_bad_row_is_named_by_file_and_line_and_a_bad_file_by_name = refused(
        rf"rows\.jsonl, line 3: .*{re.escape(reason)}", CorpusError) for row, reason in BAD_ROWS),
     *((lambda tmp_path, name=name, content=content, files=files: read_training_sets(
         files(written(tmp_path / name, content))), message, CorpusError)
-      for name, content, message in BAD_FILES for files in (Path, lambda path: [path])),
+      for name, content, message in [
+          ("rows.csv", b"a,b", r"\.jsonl \(also packed\) or \.parquet, not"),
+          ("rows.jsonl.gz", gzip.compress(json.dumps(GOOD).encode())[:-9], "damaged"),
+          ("rows.parquet", b"PAR1 is no parquet file", "not a parquet file"),
+          ("empty.jsonl", b"", "no row to train on"),
+      ] for files in (Path, lambda path: [path])),
     (lambda tmp_path: read_training_sets(tmp_path / "absent.jsonl"), "not found", CorpusError),
     (lambda: read_training_sets([]), "no training files", CorpusError),
     (lambda: TrainingSet("mixed", MIXED), "holds rows of the types", CorpusError),

@@ -157,7 +157,6 @@ def started():
 
 
 _BLOCK, _ONES = np.zeros(1000, np.uint8), np.ones(3)
-_GROUPS = [([0, 3], [2]), ([-1], [1]), ([0, 1], [3]), ([0], [1, 0]), ([0], [-1])]
 
 
 test_what_is_no_text_or_beyond_given_arrays_is_refused = refused(
@@ -180,7 +179,8 @@ test_what_is_no_text_or_beyond_given_arrays_is_refused = refused(
     *((lambda first=first: pair_products(np.ones((3, 4), np.float32), _ONES, first), None) for first in (4, -1)),
     (lambda: pair_products(np.ones((3, 4), np.float32), _ONES[:2], 1), None),
     (lambda: pair_products(np.ones((3, 4), np.float32)[:, ::2], _ONES, 1), None),
-    *((lambda one=one, ends=ends: group_words(np.array(one), np.array(ends), 3), None) for one, ends in _GROUPS),
+    *((lambda one=one, ends=ends: group_words(np.array(one), np.array(ends), 3), None)
+      for one, ends in [([0, 3], [2]), ([-1], [1]), ([0, 1], [3]), ([0], [1, 0]), ([0], [-1])]),
     (lambda: distinct_values(np.zeros(3, np.int32)), None),
 )  # fmt: skip
 

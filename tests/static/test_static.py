@@ -214,8 +214,7 @@ def test_a_vocabulary_without_either_splits_as_ever():
 @pytest.mark.full
 def test_no_character_of_an_unspaced_script_separates_words():
     marks = [chr(c) for c in range(0x110000) if unspaced_run.fullmatch(chr(c))]
-    assert len(marks) > 100_000
-    assert not [mark for mark in marks if mark.isspace() or mark.isdecimal()]
+    assert len(marks) > 100_000 and not [mark for mark in marks if mark.isspace() or mark.isdecimal()]
     assert not [mark for mark in marks if ord(mark) < 0x20000 and _is_punctuation(mark)]
 
 
@@ -291,8 +290,7 @@ def test_texts_are_cut_by_language(language, text, expected):
 def test_a_stretch_of_any_length_is_cut_and_loses_nothing(language, stretch):
     pytest.importorskip({"zh": "jieba", "ja": "sudachipy", "th": "pythainlp"}[language])
     words = [word.text for word in word_finder(language)(stretch * 8_000)]
-    assert "".join(words) == stretch * 8_000
-    assert words.count(stretch) > 7_900
+    assert "".join(words) == stretch * 8_000 and words.count(stretch) > 7_900
 
 
 test_what_is_no_language_code_or_a_script_that_nothing_cuts_is_refused = refused(
@@ -327,8 +325,7 @@ def test_cutting_writes_nothing_and_says_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, env={**os.environ, **places}
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(tmp_path.rglob("*")) == []
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and list(tmp_path.rglob("*")) == []
 
 
 EN_DE = ("en", "de")

