@@ -38,7 +38,7 @@ def test_an_edit_side_by_side_by_hand():
     row = second.rows[0]  # a-c: x from .6 to 1
     assert (row.name, row.before, row.after) == ("x", pytest.approx(0.6), pytest.approx(1.0))
     said, frame = check_views(found), found.to_frame()
-    assert "before" in said and "-0.640 in after" in said
+    assert "before" in said and "-0.6400 in after" in said
     assert list(frame.columns) == ["text1", "text2", "before", "after", "gold"]
     assert frame["after"].tolist() == pytest.approx(after, abs=1e-6)
 

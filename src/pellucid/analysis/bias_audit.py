@@ -503,10 +503,6 @@ class ModelReport(Report):
     biases: tuple[Bias, ...]
     audit: Audit | None  # of the dimensions; None of too few texts
 
-    def findings(self) -> list[str]:
-        """Return the findings in plain sentences."""
-        return [finding for result in self.biases for finding in result.findings()] + self._audit_findings()
-
     def _audit_findings(self) -> list[str]:
         if self.audit is None:
             return []

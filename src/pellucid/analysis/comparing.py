@@ -116,19 +116,15 @@ class Comparison(Report):
 
     def _changed(self, rank: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
-        decimals = _decimals_for([pair.change])
-        scores = ", ".join(
-            f"{name} {signed(score, decimals)}" for name, score in zip(self.names, pair.scores, strict=True)
-        )
+        scores = ", ".join(f"{name} {signed(score, 4)}" for name, score in zip(self.names, pair.scores, strict=True))
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
-        title = f"{rank}. {signed(pair.change, decimals)} in {self.names[pair.model]}"
+        title = f"{rank}. {signed(pair.change, 4)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
         yield TablePart.of(title, ["", ""], texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
-            decimals = _decimals_for(differences)
             rows = (
-                (signed(change, decimals), change, signed(row.before, decimals), signed(row.after, decimals), row.name)
+                (signed(change, 4), change, signed(row.before, 4), signed(row.after, 4), row.name)
                 for change, row in zip(differences, pair.rows, strict=True)
             )
             yield TablePart.of(
@@ -239,12 +235,6 @@ def _by_name(explanation: Explanation) -> dict[str, float]:
     for row in explanation.rows:
         values[row.name] = values.get(row.name, 0.0) + row.contribution
     return values if explanation.exact else values | {"(remainder)": explanation.remainder}
-
-
-def _decimals_for(values: Sequence[float]) -> int:
-    """Return how many decimals show the largest of `values`."""
-    largest = max(map(abs, values), default=0.0)
-    return 3 if largest >= 0.01 else 4 if largest >= 0.001 else 5
 
 
 def _correlation(value: float | None) -> str:

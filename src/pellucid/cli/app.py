@@ -34,7 +34,6 @@ from pellucid.cli.input import (
 )
 from pellucid.cli.output import (
     Listed,
-    check_table,
     json_line,
     model_summary,
     overwriting_on_request,
@@ -224,7 +223,6 @@ def duplicates(
     from pellucid.bulk.near_duplicates import write_kept
     from pellucid.text.tables import check_copy
 
-    check_table(output)
     source = corpus_of(file, file_options)
     if keep is not None:
         if isinstance(source, list):

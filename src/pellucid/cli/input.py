@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
-from pellucid.cli.output import say
+from pellucid.cli.output import check_table, say
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ ModelOption = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL}.")]
 ModelsOption = Annotated[list[str], typer.Option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
-TableOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.")]
+TableOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl or .xlsx.", callback=check_table),
+]
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
 CorpusHelp = f"{TextsHelp}, or an index; - is stdin."
 

@@ -269,10 +269,11 @@ _MAX_CELL_UNITS = 32_767  # of a workbook, in UTF-16
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # characters that no workbook can hold
 
 
-def check_table(path: Path | None) -> None:
-    """Check the name of a table, before what is written takes long."""
+def check_table(path: Path | None) -> Path | None:
+    """Return the path of a table after checking its name, before what is written takes long."""
     if path is not None and path.suffix.lower() not in TABLE_FORMATS:
         raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
+    return path
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:
@@ -283,13 +284,11 @@ def write_table(path: Path, columns: Sequence[str], rows: Rows) -> None:
     32,767 characters (a note says so) and lacks control characters.
 
     Raises:
-        InputError: the name does not end in one of `TABLE_FORMATS`.
         MissingExtraError: openpyxl is not installed.
     """
     from pellucid.persistence.store import writing
     from pellucid.text.unicode import well_formed
 
-    check_table(path)
     kind = path.suffix.lower()
     with writing(path) as tmp_path:
         if kind == ".xlsx":

@@ -32,7 +32,7 @@ from pellucid.cli.input import (
     values_of,
     with_options,
 )
-from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json
+from pellucid.cli.output import Listed, json_line, say, show, shown_json
 from pellucid.errors import InputError
 from pellucid.index.query import DEFAULTS, OPTIONS
 
@@ -496,7 +496,6 @@ def search(
       pellucid search my-index "interest rates" --html hits.html
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
-    check_table(output)
     _check_order("search", folder, query or "-")
     conditions = _conditions(search_options.get("where", []))
     by_name = {

@@ -17,7 +17,7 @@ with importing("mcp", "mcp"):
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.mcpserver.tools.base import Tool
     from mcp.types import ToolAnnotations
-    from pydantic import BaseModel, ConfigDict, Field
+    from pydantic import ConfigDict, Field
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder
@@ -27,50 +27,7 @@ _Count = Annotated[int, Field(ge=1, le=50)]
 _Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
 
 
-class ScoreTerm(BaseModel):
-    """A term of a score."""
-
-    name: str = Field(description="A word, a pair of words, or a dimension.")
-    contribution: float = Field(description="What it adds to the score.")
-    without: float | None = Field(None, description="The score without its words; null where not checked.")
-
-
-class Why(BaseModel):
-    """Why two texts are similar."""
-
-    score: float = Field(description="The similarity: the sum of groups.")
-    summary: str = Field(description="Where the score comes from, in one or two sentences.")
-    groups: list[ScoreTerm] = Field(description="The score by phrases of text1 and those of text2 that they match.")
-
-
-class TextDescription(BaseModel):
-    """What a text is about."""
-
-    description: str = Field(description="What pulls the text's embedding most.")
-    coverage: float = Field(description="The share of its words that the model knows, 0 to 1.")
-
-
-class FoundDocument(BaseModel):
-    """A document that was found."""
-
-    id: str
-    score: float
-    title: str
-    text: str = Field(description="The passage of the document that fits best.")
-    metadata: dict[str, Any]
-    parts: dict[str, float] = Field(description="What each part of the index adds to the score.")
-    summary: str = Field(description="Where the score comes from, in one or two sentences.")
-    groups: list[ScoreTerm] = Field(description="The score by phrases of the query and those that they match.")
-    marks: dict[str, list[dict[str, int | float]]] = Field(description="Stretches of title and text that match.")
-
-
-class FoundDocuments(BaseModel):
-    """The documents found, best first."""
-
-    documents: list[FoundDocument]
-    unknown: list[str] = Field(description="Words of the query that no document has, or that no model knows.")
-    suggestions: dict[str, str] = Field(description="Words of the documents that unknown words may be meant as.")
-    ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
+_DOCUMENT = "id score title text metadata parts summary groups marks".split()  # what is told of a document
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None, rerank: Any = None) -> MCPServer:
@@ -128,24 +85,32 @@ def _tool(call: Callable[..., Any], arguments: Signature | None = None) -> Tool:
     return tool
 
 
+def _terms(lines: Any) -> list[dict[str, Any]]:
+    """Return lines of a score as plain values: `without` is the score without their words, where that was checked."""
+    return [{name: getattr(line, name) for name in ("name", "contribution", "without")} for line in lines]
+
+
 class _Tools:
     """The tools; an assistant reads their signatures and docstrings."""
 
     def __init__(self, models: Mapping[str, Embedder], index: Index | None, rerank: Any) -> None:
-        self._models, self._index, self._rerank = models, index, rerank
+        self._models, self._rerank = models, rerank
+        self._index: Any = index  # without one there are no tools that ask it
 
-    def explain(self, text1: str, text2: str, model: _Model = None) -> Why:
-        """Tell how similar two texts are, and why: in a sentence, and by phrases that match."""
+    def explain(self, text1: str, text2: str, model: _Model = None) -> dict[str, Any]:
+        """Tell how similar two texts are, and why: the score, in a sentence, and by phrases that match.
+
+        `groups` are phrases of text1 with those of text2 that they match; they add up to the score.
+        """
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
-        groups = [ScoreTerm.model_validate(group._asdict()) for group in why.lines]
-        return Why(score=why.score, summary=why.summary(), groups=groups)
+        return {"score": why.score, "summary": why.summary(), "groups": _terms(why.lines)}
 
-    def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> TextDescription:
-        """Describe in a line what a text is mostly about for a model, and how much of it the model knows."""
+    def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> dict[str, Any]:
+        """Describe in a line what a text is mostly about for a model, and which share of its words the model knows."""
         check_explained(text)
         opened = self._model(model)
-        return TextDescription(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
+        return {"description": opened.describe(text, top_k=top_k), "coverage": float(opened.coverage(text))}
 
     def cite(self, answer: str, passages: list[str], top_k: _Count = 3, model: _Model = None) -> dict[str, Any]:
         """Find the sentences of passages that support each sentence of an answer.
@@ -160,8 +125,8 @@ class _Tools:
         self,
         check: Annotated[bool, Field(description="Score each document without the words that match.")] = False,
         **options: Any,
-    ) -> FoundDocuments:
-        """Find documents, with the reasons for each score.
+    ) -> dict[str, Any]:
+        """Find documents, with the reasons for each score: what each part of the index adds, and phrases that match.
 
         `min_score` leaves out documents with a lower score, `min_probability` those that answer with a lower
         probability, where the index is calibrated. `check` scores each document again without the words of each
@@ -171,17 +136,16 @@ class _Tools:
         `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
         operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
         """
-        assert self._index is not None  # without one there is no such tool
         check_explained(options["query"])
         hits = self._index.search(**options | {"rerank": served_reranker(self._rerank, wanted=options["rerank"])})
         hits = hits.check() if check else hits
-        documents = [{**hit.to_dict(), "summary": hit.summary()} for hit in hits]
-        return FoundDocuments(
-            documents=list(map(FoundDocument.model_validate, documents)),
-            unknown=list(hits.unknown),
-            suggestions={word: instead for word, instead, _ in hits.suggestions},
-            ignored=list(hits.ignored),
-        )
+        documents = [{**hit.to_dict(), "summary": hit.summary(), "groups": _terms(hit.explain().lines)} for hit in hits]
+        return {
+            "documents": [{name: document[name] for name in _DOCUMENT} for document in documents],
+            "unknown": list(hits.unknown),
+            "suggestions": {word: instead for word, instead, _ in hits.suggestions},
+            "ignored": list(hits.ignored),
+        }
 
     def why_not(
         self, id: Annotated[str, Field(description="Of the document that is not found.")], **options: Any
@@ -190,7 +154,6 @@ class _Tools:
 
         Each cause has the cheapest change of the search that finds it, which was tried.
         """
-        assert self._index is not None  # without one there is no such tool
         check_explained(options["query"])
         options |= {"id": id, "rerank": served_reranker(self._rerank, wanted=options["rerank"])}
         return self._index.why_not(**options).to_dict()
@@ -203,7 +166,6 @@ class _Tools:
         top_k: _Count = 10,
     ) -> dict[str, Any]:
         """Tell which queries find other documents with other options of a search, and which terms moved them."""
-        assert self._index is not None  # without one there is no such tool
         check_explained(*queries)
         return self._index.compare(
             dict(zip(map(str, range(len(queries))), queries)), first, second, top_k=top_k
