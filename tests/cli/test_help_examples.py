@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import pellucid
 from commands import all_commands
+from files import written
 from pellucid.cli.app import app
 from pellucid.persistence.folder import bundled_models
 
@@ -68,34 +69,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import pyarrow as pa
     from pyarrow import parquet
 
-    path = tmp_path_factory.mktemp("examples")
-    for name in "texts questions answers corpus offers complaints other-mails queries".split():
-        turned = SENTENCES[::-1] if name in ("answers", "other-mails") else SENTENCES
-        (path / f"{name}.txt").write_text("\n".join(turned) + "\n", encoding="utf-8")
-    (path / "ids.txt").write_text("d2\n4983\n", encoding="utf-8")
-    for name, field in {"reviews": "review", "questions": "question", "articles": "text", "more": "text"}.items():
-        rows = [
-            {"id": f"d{n}" if n > 1 else ("4983", "5836")[n], field: text} | facts(n)
-            for n, text in enumerate(SENTENCES)
-        ]
-        (path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    lines = [f'd{n},"{text}","{text}",1.10' for n, text in enumerate(s.replace('"', "") for s in SENTENCES)]
-    dated = [f"{line},{2020 + n % 5}-05-01" for n, line in enumerate(lines)]
-    (path / "reviews.csv").write_text("id,review,text,version,published\n" + "\n".join(dated) + "\n", encoding="utf-8")
-    (path / "more.csv").write_text("id,title,text,version\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    offers = [f"{n},{json.dumps(text)}" for n, text in enumerate(s.replace('"', "") for s in SENTENCES)]
-    (path / "offers.csv").write_text("id,offer\n" + "\n".join(offers) + "\n", encoding="utf-8")
+    path, lines = tmp_path_factory.mktemp("examples"), "\n".join(SENTENCES) + "\n"
+    ids, plain = ["4983", "5836", *(f"d{n}" for n in range(2, 40))], [text.replace('"', "") for text in SENTENCES]
+    rows = {field: [{"id": id, field: text} | facts(n) for n, (id, text) in enumerate(zip(ids, SENTENCES))]
+            for field in ("review", "question", "text")}  # fmt: skip
+    as_json = {field: "".join(json.dumps(row) + "\n" for row in of_field) for field, of_field in rows.items()}
+    cells = [f'd{n},"{text}","{text}",1.10' for n, text in enumerate(plain)]
     pairs = "".join(f"{first}\t{second}\n" for first, second in zip(SENTENCES[:20], SENTENCES[20:]))
-    (path / "pairs.tsv").write_text(pairs, encoding="utf-8")
-    (path / "log.tsv").write_text(pairs, encoding="utf-8")
+    for name, content in {
+        **{f"{name}.txt": lines for name in "texts questions corpus offers complaints queries".split()},
+        **{f"{name}.txt": "".join(lines.splitlines(keepends=True)[::-1]) for name in ("answers", "other-mails")},
+        "ids.txt": "d2\n4983\n", "log.tsv": pairs, "pairs.tsv": pairs, "reviews.jsonl": as_json["review"],
+        "questions.jsonl": as_json["question"], "articles.jsonl": as_json["text"], "more.jsonl": as_json["text"],
+        "reviews.csv": "id,review,text,version,published\n"
+        + "".join(f"{line},{2020 + n % 5}-05-01\n" for n, line in enumerate(cells)),
+        "more.csv": "id,title,text,version\n" + "".join(f"{line}\n" for line in cells),
+        "offers.csv": "id,offer\n" + "".join(f"{n},{json.dumps(text)}\n" for n, text in enumerate(plain)),
+        "queries.jsonl": '{"_id": "q1", "text": "the bank"}\n{"_id": "q2", "text": "trains"}\n',
+        **dict.fromkeys(("qrels/test.tsv", "qrels/train.tsv"), "query-id\tcorpus-id\tscore\nq1\td2\t1\nq2\td3\t1\n"),
+        "checks.tsv": f"query\tid\n{SENTENCES[2]}\td2\n", "new.json": '{"weights": {"bm25": 1}}',
+    }.items():  # fmt: skip
+        (path / name).parent.mkdir(exist_ok=True)
+        written(path / name, content)
     for name in ("corpus", "big"):
         parquet.write_table(pa.table({"key": list(range(40)), "text": SENTENCES}), path / f"{name}.parquet")
-    (path / "queries.jsonl").write_text('{"_id": "q1", "text": "the bank"}\n{"_id": "q2", "text": "trains"}\n')
-    (path / "qrels").mkdir()
-    for name in ("test", "train"):
-        (path / "qrels" / f"{name}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\nq2\td3\t1\n")
-    (path / "checks.tsv").write_text(f"query\tid\n{SENTENCES[2]}\td2\n", encoding="utf-8")
-    (path / "new.json").write_text('{"weights": {"bm25": 1}}', encoding="utf-8")
     (path / "notes-from").mkdir()
     for name, model in {
         "my-model": "static-en", "my-anchors": "anchors-en-200", "my-anchors-edited": "anchors-en-200",
@@ -103,7 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():  # fmt: skip
         shutil.copytree(BUNDLED / model, path / name)
     with pellucid.Index.create(path / "built", "static-en") as index:
-        index.add(SENTENCES, ids=[row["id"] for row in rows], metadata=[facts(n) for n in range(len(SENTENCES))])
+        index.add(SENTENCES, ids=ids, metadata=[facts(n) for n in range(len(SENTENCES))])
         for name in ("live", "guides"):
             index.save_settings(name, {"weights": {"bm25": 1}})
     return path
@@ -128,12 +125,9 @@ def test_an_example_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "notes-from").rename(tmp_path / "notes")
     (tmp_path / "notes" / "a.md").write_text("# A note\n\nof some words\n", encoding="utf-8")
     words, source = _arguments(example)
-    if (
-        "-o" in words
-        and words[words.index("-o") + 1] not in words[: words.index("-o")]
-        and (tmp_path / words[words.index("-o") + 1]).is_dir()
-    ):
-        shutil.rmtree(tmp_path / words[words.index("-o") + 1])  # a command makes it, and another one reads it
+    made = words[words.index("-o") + 1] if "-o" in words else ""
+    if made and made not in words[: words.index("-o")] and (tmp_path / made).is_dir():
+        shutil.rmtree(tmp_path / made)  # a command makes it, and another one reads it
     if "~/notes" in words:
         words[words.index("notes")] = "notes-index"
         words[words.index("~/notes")] = str(tmp_path / "notes")

@@ -47,7 +47,7 @@ for dimension in (1, 17, 64, 100, 256, 300):
 
 PROGRAMS = {  # of which each prints what a level gives: results that say so, or hashes
     "encoding": ["-c", _ENCODE],
-    **{name: [str(Path(__file__).with_name(f"test_{name}.py"))] for name in ("farthest_spelling", "scan")},
+    **{name: [str(Path(__file__).with_name(f"test_{name}.py"))] for name in ("kernel_arguments", "scan")},
 }
 
 
@@ -228,8 +228,7 @@ def test_a_wheel_holds_the_page_of_the_server(tmp_path):
 # --- the tests of the kernels once more, with AddressSanitizer and UndefinedBehaviorSanitizer watching them ---
 
 TESTS = [
-    "tests/native/test_farthest_spelling.py",
-    "tests/native/test_hostile_arguments.py",
+    "tests/native/test_kernel_arguments.py",
     "tests/native/test_scan.py",
     "tests/static/test_kernels.py",
     "tests/static/test_spelling.py",

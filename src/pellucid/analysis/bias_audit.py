@@ -562,21 +562,20 @@ def report(
     source = str(texts) if isinstance(texts, (str, PathLike, CorpusFile)) else "your texts"
     described = "none" if read is None else f"{source}: {counted(len(read), 'text')}"
     has_audit = read is not None and len(read) >= _MIN_AUDIT_TEXTS and model.names_dimensions
-    return ModelReport(
-        title=title or f"Embedding model {model.source or type(model).__name__}",
-        date=date.today().isoformat(),
-        identity=(*_identity(model), ("Corpus", described), ("Measured with", f"pellucid {VERSION}")),
-        biases=tuple(bias(model, word_pairs, targets=targets) for word_pairs in pair_lists),
-        audit=audit(model, read) if read is not None and has_audit else None,
-    )
-
-
-def _identity(model: Embedder) -> Iterator[tuple[str, str]]:
-    """Yield what the model is, as far as its folder and card say."""
-    yield "Model", model.source or repr(model)
-    yield "Kind", f"{model.family}, {model.size_text()}"
-    yield "Fingerprint", fingerprint(model)["stored"][:_FINGERPRINT_CHARS]
     card = None if model.folder is None else model.folder / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card is not None and card.is_file() else ""
     licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
-    yield "Licence", licence[1].strip() if licence else "its card names none"
+    return ModelReport(
+        title=title or f"Embedding model {model.source or type(model).__name__}",
+        date=date.today().isoformat(),
+        identity=(
+            ("Model", model.source or repr(model)),
+            ("Kind", f"{model.family}, {model.size_text()}"),
+            ("Fingerprint", fingerprint(model)["stored"][:_FINGERPRINT_CHARS]),
+            ("Licence", licence[1].strip() if licence else "its card names none"),
+            ("Corpus", described),
+            ("Measured with", f"pellucid {VERSION}"),
+        ),
+        biases=tuple(bias(model, word_pairs, targets=targets) for word_pairs in pair_lists),
+        audit=audit(model, read) if read is not None and has_audit else None,
+    )
