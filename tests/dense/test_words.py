@@ -321,7 +321,7 @@ class LongShadow(Shadow):
 
     def __call__(self, texts):
         lengths = np.log([max(len(text), 1) for text in texts])
-        return super().__call__(texts) + 0.6 * np.outer(lengths, DIRECTION)
+        return super().__call__(texts) + np.outer(lengths - 3, DIRECTION)
 
 
 @pytest.fixture(scope="module")
