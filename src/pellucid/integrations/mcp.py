@@ -156,7 +156,7 @@ class _Tools:
         """
         check_explained(options["query"])
         options |= {"id": id, "rerank": served_reranker(self._rerank, wanted=options["rerank"])}
-        return self._index.why_not(**options).to_dict()
+        return dict(self._index.why_not(**options).to_dict())
 
     def compare(
         self,
@@ -167,9 +167,9 @@ class _Tools:
     ) -> dict[str, Any]:
         """Tell which queries find other documents with other options of a search, and which terms moved them."""
         check_explained(*queries)
-        return self._index.compare(
-            dict(zip(map(str, range(len(queries))), queries)), first, second, top_k=top_k
-        ).to_dict()
+        return dict(
+            self._index.compare(dict(zip(map(str, range(len(queries))), queries)), first, second, top_k=top_k).to_dict()
+        )
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:
