@@ -240,7 +240,8 @@ def test_kept_results_have_all_that_was_measured(opened, kept):
     results, path = kept(people, rows)
     found = results.read(path)[96]
     assert list(found) == ["all tokens", "all tokens, 881 largest"] and found["all tokens"][0].active == 5
-    assert found["all tokens, 881 largest"][1].scores["SciFact"] == pytest.approx(50)
+    pruned = found["all tokens, 881 largest"][1]
+    assert pruned.active == 2 and pruned.scores["SciFact"] == pytest.approx(50)
     for (_, _, seed), row in rows.items():
         for name, scores in found["all tokens"][seed].scores.items():
             items = np.array([row[name], people[name]] if name in people else [row[name]]).T
@@ -273,7 +274,7 @@ def test_rows_and_floors_are_compared_by_seeds_and_bm25_only_where_it_ranks(open
     rows |= {("static-en", 0, 0): items(0.5), ("BM25, stemmed", 0, 0): ranked}
     results, path = kept(people, rows)
     figures = dict(results.figures(path))
-    assert "scores-96" in figures and "scores-400" not in figures
+    assert [name for name in figures if name.startswith("scores")] == ["scores-96"]
     text = "\n".join(map(str, figures.values()))
     lines = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "|" in line}
     equal = f"| 4,000 clusters - dense, mean | 1 |{3 * ' +0.0 (+0.0 to +0.0) |'} +0.0 | undecided |"
@@ -324,9 +325,7 @@ def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
         save_clusters(tmp_path / f"clusters-{name}", made)
     source = types.SimpleNamespace(work=tmp_path)
     rows = sparse.csr_matrix(np.array([[0.5, 0.1, 0.7, 0.0], [0.0, 0.0, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]], np.float32))
-    both = np.array([[0.1, 0.7], [0.0, 0.2], [0.0, 0.0]])
-    lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
-    assert script.grouped(source, rows, "maximum").toarray() == pytest.approx(both / lengths)
-    both[0, 1] = 1.2
-    lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
-    assert script.grouped(source, rows, "sum").toarray() == pytest.approx(both / lengths)
+    for way, first in (("maximum", 0.7), ("sum", 1.2)):
+        both = np.array([[0.1, first], [0.0, 0.2], [0.0, 0.0]])
+        lengths = np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9)
+        assert script.grouped(source, rows, way).toarray() == pytest.approx(both / lengths)
