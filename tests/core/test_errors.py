@@ -18,6 +18,7 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.arrays import validate_role
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, check_choice, check_integer, check_number, shown
+from pellucid.explain.views.report import json_text
 from pellucid.index.documents import validate_id
 from pellucid.index.listing import document_number
 from pellucid.index.metadata import parse_where
@@ -213,6 +214,7 @@ def test_json_is_indented_by_a_number_of_blanks_that_fits(tmp_path: Path) -> Non
                 view.to_json(indent=indent)
         has_lines = [view.to_json(indent=indent).count("\n") > 2 for indent in (None, 0, 2, "\t")]
         assert has_lines == [False, True, True, True]
+    assert json_text({"scores": [math.nan, -math.inf, 0.5]}, None) == '{"scores": [null, null, 0.5]}'
 
 
 @pytest.mark.parametrize(

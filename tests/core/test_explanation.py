@@ -227,6 +227,8 @@ def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) ->
     assert "Only 1 of 3 words of text 3 known" in str(gap)
     assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(fruit.explain("zebra quagga"))
     assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
+    for text1, text2, blank in (("zebra", "apple", "text 1"), ("a zebra", "quagga", "text 1 and text 2")):
+        assert f"the model knows nothing of {blank}." in fruit.explain(text1, text2).summary()
 
 
 def test_a_word_known_by_its_beginning_counts_its_letters_and_is_told_apart() -> None:

@@ -274,6 +274,8 @@ SUMMARIES = [  # an explanation, and its whole summary, or the beginning of one 
      'Similarity 0.95: both say "bank" (+0.20) and "city" (+0.20), "loan" is close to "credit" and "rate" (+0.55).'),
     (GAP, 'Text 2 is closer to text 1 than text 3 is, by 0.20: "loan" is closer to "credit" than to "rate" (+0.40); '
      'against it, "dog" is closer to "puppy" than to "cat" (-0.20).'),
+    (paired("loan", "rate", {("loan", "rate"): 0.1}) - paired("loan", "credit", {("loan", "credit"): 0.5}),
+     "Text 3 is closer to text 1 than text 2 is, by 0.40..."),
     (NEARER - NEARER, "Text 2 and text 3 are equally close to text 1."),
 ]  # fmt: skip
 

