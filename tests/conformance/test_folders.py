@@ -1,4 +1,4 @@
-"""Every family: what was saved opens alike, edits of the table count, and a save is whole or has not been."""
+"""Every family: what was saved, copied or edited is the model it should be, and a save is whole or absent."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Checks of arguments: one rule for numbers and one for choices, whatever the value's type."""
+"""Checks of arguments: one rule for numbers and one for choices, values that none can write, texts in any form."""
 
 import math
 from collections.abc import Callable, Iterable

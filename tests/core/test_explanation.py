@@ -1,4 +1,4 @@
-"""The views of an explanation: each says the same numbers, which add up, about any text whatever."""
+"""The views of an explanation: each says the same numbers, which add up, about any text and at any width."""
 
 import copy
 import html

@@ -1,4 +1,4 @@
-"""What pellucid changes of the whole process is as before afterwards, whatever threads do at the same time."""
+"""The process: what is changed of it is as before afterwards, what it forks and what it lacks."""
 
 import csv
 import locale

@@ -1,4 +1,4 @@
-"""Groups and summaries: lines that their words earn, adding up to the score, and sentences that say no more."""
+"""Groups, summaries, what a score means: lines that their words earn, and sentences that say no more."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""The Unicode policy: equivalent strings have one form, the word form of each kind, and spans in the user's string."""
+"""The Unicode policy: equivalent strings have one form, spans stand in the user's string; sentences of any script."""
 
 import re
 import unicodedata

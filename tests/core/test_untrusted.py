@@ -1,4 +1,4 @@
-"""Files from a stranger: tokenizers, configurations and weights that would hang, abort or run code are refused."""
+"""Folders from a stranger: what would hang, abort, run code, lead elsewhere or ask somebody is refused."""
 
 import json
 import os
