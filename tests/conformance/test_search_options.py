@@ -69,30 +69,20 @@ async def call_tool(assistant: Any, name: str, arguments: dict[str, Any]) -> Any
         return (await client.call_tool(name, arguments)).structured_content
 
 
-@pytest.fixture
-def doors(index: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return of each door what takes options, and returns ids and scores."""
-    monkeypatch.setattr("pellucid.loading.open_sentence_transformer", lambda name, kind: dogs_first)
-    monkeypatch.setattr("pellucid.server.service.open_sentence_transformer", lambda name, kind: dogs_first)
-    assistant = create_server({"words": pellucid.load("static-en")}, index, dogs_first)
+@pytest.fixture(scope="module")
+def served(index: Any) -> Any:
+    """The address of a server of the index, and a server for assistants; both have a reranker, as the command line."""
+    models = {"words": pellucid.load("static-en")}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("loading", "server.service"):
+            patch.setattr(f"pellucid.{module}.open_sentence_transformer", lambda name, kind: dogs_first)
+        with running(models, index=str(index.folder), rerank="any") as url:
+            yield url, create_server(models, index, dogs_first)
 
-    def of_python(**options: Any) -> Any:
-        rerank = {"rerank": dogs_first} if options.pop("rerank", False) else {}
-        return [(hit.id, hit.score) for hit in index.search(QUERY, **options, **rerank)]
 
-    def of_http(**options: Any) -> Any:
-        with running({"words": pellucid.load("static-en")}, index=str(index.folder), rerank="any") as url:
-            status, page = ask(url, "/search", {"query": QUERY, **options})
-        assert status == 200, page
-        return [(hit["id"], hit["score"]) for hit in page["hits"]]
-
-    def of_mcp(**options: Any) -> Any:
-        return [
-            (d["id"], d["score"])
-            for d in asyncio.run(call_tool(assistant, "search", {"query": QUERY, "top_k": 10, **options}))["documents"]
-        ]
-
-    return {"python": of_python, "http": of_http, "mcp": of_mcp}
+def searched(index: Any, *, rerank: bool = False, **options: Any) -> list[tuple[str, float]]:
+    """Return the ids and scores that a search in Python finds."""
+    return [(hit.id, hit.score) for hit in index.search(QUERY, **options, rerank=dogs_first if rerank else None)]
 
 
 def test_every_option_has_a_value_here_and_is_an_argument_of_python() -> None:
@@ -106,32 +96,31 @@ def test_every_option_has_a_value_here_and_is_an_argument_of_python() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_an_option_does_the_same_at_every_door(name: str, index: Any, doors: dict[str, Any], tmp_path: Any) -> None:
-    value, said = VALUES[name]
+def test_an_option_does_the_same_at_every_door(name: str, index: Any, served: Any, tmp_path: Any) -> None:
+    (url, assistant), (value, said) = served, VALUES[name]
     options = {name: value, **WITH.get(name, {})}
-    hits = {door: search(**options) for door, search in doors.items()}
-    printed = json.loads(run_command("search", index.folder, QUERY, *said, "--json").stdout)
-    hits["command line"] = [(hit["id"], hit["score"]) for hit in printed["hits"]]
+    expected, asked = searched(index, **options), {"query": QUERY, **options}
     run_command("search", index.folder, QUERY, *said, "-o", tmp_path / "hits.jsonl")
-    rows = [json.loads(line) for line in open(tmp_path / "hits.jsonl")]
-    hits["table"] = [(row["id"], sum(row[part] or 0 for part in row if part.startswith("score."))) for row in rows]
-    assert hits["python"] and hits["python"] != doors["python"](**WITH.get(name, {}))
-    for door, found in hits.items():
-        assert [id for id, _ in found] == [id for id, _ in hits["python"]], door
-        assert [score for _, score in found] == pytest.approx([score for _, score in hits["python"]]), door
+    table = [json.loads(line) for line in open(tmp_path / "hits.jsonl")]
+    doors = {
+        "http": ask(url, "/search", asked)[1]["hits"],
+        "mcp": asyncio.run(call_tool(assistant, "search", {"top_k": 10, **asked}))["documents"],
+        "command line": json.loads(run_command("search", index.folder, QUERY, *said, "--json").stdout)["hits"],
+        "table": [row | {"score": sum(row[key] or 0 for key in row if key.startswith("score."))} for row in table],
+    }
+    assert expected and expected != searched(index, **WITH.get(name, {}))
+    for door, hits in doors.items():
+        assert [hit["id"] for hit in hits] == [id for id, _ in expected], door
+        assert [hit["score"] for hit in hits] == pytest.approx([score for _, score in expected]), door
 
 
 @pytest.mark.parametrize("name", sorted(VALUES.keys() - {"group_by", "rerank", "rerank_top"}))
-def test_why_not_says_the_same_at_every_door(name: str, index: Any) -> None:
-    value, said = VALUES[name]
-    wanted = index.why_not(QUERY, "c", **{name: value}).to_dict()
-    with running({"words": pellucid.load("static-en")}, index=str(index.folder)) as url:
-        answers = [ask(url, "/why_not", {"query": QUERY, "id": "c", name: value})[1]]
-    assistant = create_server({"words": pellucid.load("static-en")}, index)
-    options = {"query": QUERY, "id": "c", "top_k": 10, name: value}
-    answers.append(asyncio.run(call_tool(assistant, "why_not", options)))
-    answers.append(json.loads(run_command("search", index.folder, QUERY, *said, "--why-not", "c", "--json").stdout))
-    for answer in answers:
+def test_why_not_says_the_same_at_every_door(name: str, index: Any, served: Any) -> None:
+    (url, assistant), (value, said) = served, VALUES[name]
+    wanted, asked = index.why_not(QUERY, "c", **{name: value}).to_dict(), {"query": QUERY, "id": "c", name: value}
+    command = run_command("search", index.folder, QUERY, *said, "--why-not", "c", "--json")
+    tool = asyncio.run(call_tool(assistant, "why_not", {"top_k": 10, **asked}))
+    for answer in (ask(url, "/why_not", asked)[1], tool, json.loads(command.stdout)):
         assert answer == json.loads(json.dumps(wanted))
 
 
