@@ -48,25 +48,24 @@ def saved(tmp_path_factory, module_fruit):
     """A folder of each kind."""
     root = tmp_path_factory.mktemp("whole")
     bert, llama = backbone_of("bert"), backbone_of("llama", "causal")
-    model = LexiconEmbedder(bert, cluster_vocabulary(bert.head, bert.tokenizer, 12))
-    model.scale({model.dimensions.names[0]: 2.0}).save_pretrained(root / "lexicon")
-    random_adapter(root / "lora", saved_backbone(llama, root / "llama"))
-    named = open_backbone(root / "llama", adapter=root / "lora", device="cpu")
-    named = LexiconEmbedder(named, cluster_vocabulary(named.head, named.tokenizer, 12))
-    named.save_pretrained(root / "named", backbone_name=str(root / "llama"))
+    adapter = random_adapter(root / "lora", saved_backbone(llama, root / "llama"))
+    adapted = open_backbone(root / "llama", adapter=adapter, device="cpu")
+    lexicon, named = (LexiconEmbedder(b, cluster_vocabulary(b.head, b.tokenizer, 12)) for b in (bert, adapted))
     mean = Adjustment("mean", np.linspace(-1, 1, 32, dtype=np.float32), 0.0, 5)
     tokens = KeyTokenEmbedder(llama, KeyTokenSettings(top_k=30, signs="signed"), adjustment=mean)
-    tokens.merge(*tokens.dimensions.names[40:42]).save_pretrained(root / "key tokens")
-    encoder = tiny_teacher(root / "stock", WORDS, 32)
-    AnchorEmbedder(encoder, ["a horse", "the doctor", "cars"]).save_pretrained(root / "anchors")
-    EnsembleEmbedder({"named": named, "stock": encoder}).save_pretrained(root / "ensemble")
-    for name, dtype in (("static", "float32"), ("int8", "int8"), ("int4", "int4")):
-        module_fruit.save_pretrained(root / name, dtype=dtype, extra_words=["pears"])
-    AnchorEmbedder(module_fruit, ["apple", "apple and pear", "the car"]).save_pretrained(root / "static anchors")
-    words = static_model()
+    encoder, words = tiny_teacher(root / "stock", WORDS, 32), static_model()
     members = {"anchors": AnchorEmbedder(words, ["the cat", "bank loan"]), "static": words}
-    EnsembleEmbedder(members).save_pretrained(root / "static ensemble")
-    static_lexicon_model().save_pretrained(root / "static lexicon")
+    models = dict.fromkeys(("static", "int8", "int4"), module_fruit) | {
+        "lexicon": lexicon.scale({0: 2.0}), "named": named, "key tokens": tokens.merge(40, 41),
+        "anchors": AnchorEmbedder(encoder, ["a horse", "the doctor", "cars"]),
+        "ensemble": EnsembleEmbedder({"named": named, "stock": encoder}),
+        "static anchors": AnchorEmbedder(module_fruit, ["apple", "apple and pear", "the car"]),
+        "static ensemble": EnsembleEmbedder(members), "static lexicon": static_lexicon_model(),
+    }  # fmt: skip
+    options = {"named": {"backbone_name": str(root / "llama")}}
+    options |= {name: {"dtype": name.replace("static", "float32"), "extra_words": ["pears"]} for name in [*models][:3]}
+    for name, model in models.items():
+        model.save_pretrained(root / name, **options.get(name, {}))
     return root
 
 
