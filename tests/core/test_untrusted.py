@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tokenizers import Regex, decoders, pre_tokenizers
-from typer.testing import CliRunner
 
 import pellucid
 import tiny_models
+from commands import run_command
 from families import STATIC, static_lexicon_model, static_model
 from pellucid import errors, loading
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.cli.app import app
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
 from pellucid.persistence import folder as model_folder
@@ -580,6 +579,13 @@ def anchors_of(fruit, folder: Path, encoder: str) -> Path:
     return folder
 
 
+@pytest.fixture
+def led_out(fruit, tmp_path):
+    """The folder of anchors whose encoder is elsewhere."""
+    fruit.save_pretrained(tmp_path / "elsewhere")
+    return anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
+
+
 @offline
 def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(fruit, tmp_path, monkeypatch):
     """A hub id, an absolute path, one with dots, one through a link."""
@@ -594,14 +600,10 @@ def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(fruit, tmp_pa
 
 
 @offline
-def test_what_is_allowed_opens(fruit, tmp_path, monkeypatch):
-    fruit.save_pretrained(tmp_path / "elsewhere")
-    folder = anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
+def test_what_is_allowed_opens(fruit, tmp_path, led_out):
+    found = pellucid.load(led_out, allow_outside=True)
     with pytest.raises(ModelFolderError):
-        pellucid.load(folder)
-    found = pellucid.load(folder, allow_outside=True)
-    with pytest.raises(ModelFolderError):
-        pellucid.load(folder)  # that was allowed once
+        pellucid.load(led_out)  # that was allowed once
     np.testing.assert_allclose(
         found.encode("the apple"), AnchorEmbedder(fruit, ["the apple", "car"]).encode("the apple"), atol=1e-6
     )
@@ -609,11 +611,10 @@ def test_what_is_allowed_opens(fruit, tmp_path, monkeypatch):
     np.testing.assert_allclose(
         pellucid.load(tmp_path / "again", allow_outside=True).encode("car"), found.encode("car"), atol=1e-6
     )
-    (folder / "inside").mkdir()
-    fruit.save_pretrained(folder / "inside" / "fruit")
-    file = folder / "config.json"
+    fruit.save_pretrained(led_out / "inside" / "fruit")
+    file = led_out / "config.json"
     file.write_text(file.read_text().replace(str(tmp_path / "elsewhere"), "inside/fruit"))
-    pellucid.load(folder)
+    pellucid.load(led_out)
 
 
 @offline
@@ -688,38 +689,31 @@ def test_a_backbone_and_an_adapter_elsewhere_are_refused(tmp_path):
 
 
 @offline
-def test_folders_within_folders_are_asked_too(fruit, tmp_path):
+def test_folders_within_folders_are_asked_too(fruit, tmp_path, led_out):
     """An ensemble of anchors whose encoder is named: what is allowed for one reaches no other."""
-    fruit.save_pretrained(tmp_path / "elsewhere")
-    inner = AnchorEmbedder(fruit, ["the apple"])
-    inner.encoder_name = str(tmp_path / "elsewhere")
-    EnsembleEmbedder([inner, fruit]).save_pretrained(tmp_path / "m")
+    inner = pellucid.load(led_out, allow_outside=True)
+    EnsembleEmbedder([inner, fruit]).save_pretrained(tmp_path / "both")
     with pytest.raises(ModelFolderError, match="allow_outside"):
-        pellucid.load(tmp_path / "m")
-    pellucid.load(tmp_path / "m", allow_outside=True)
+        pellucid.load(tmp_path / "both")
+    pellucid.load(tmp_path / "both", allow_outside=True)
 
 
 @offline
 @pytest.mark.needs("pyarrow")
-def test_a_corpus_is_encoded_by_what_was_allowed(fruit, tmp_path):
+def test_a_corpus_is_encoded_by_what_was_allowed(tmp_path, led_out):
     from pellucid.bulk import encode_corpus
 
-    fruit.save_pretrained(tmp_path / "elsewhere")
-    folder = anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
     (tmp_path / "c.txt").write_text("the apple\ncar\n")
     with pytest.raises(PellucidError, match="allow_outside"):
-        encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
+        encode_corpus(str(led_out), tmp_path / "c.txt", tmp_path / "out")
     with model_folder.allow_external(True):
-        encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
+        encode_corpus(str(led_out), tmp_path / "c.txt", tmp_path / "out")
 
 
 @offline
-def test_the_command_line_has_one_switch(fruit, tmp_path):
-    fruit.save_pretrained(tmp_path / "elsewhere")
-    folder = anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
-    run = CliRunner().invoke
-    refused = run(app, ["describe", "the apple", "--model", str(folder)])
-    assert refused.exit_code and "allow-outside" in refused.output.replace("\n", "")
-    assert run(app, ["--allow-outside", "describe", "the apple", "--model", str(folder)]).exit_code == 0
-    allowed = {"PELLUCID_ALLOW_OUTSIDE": "1"}
-    assert run(app, ["describe", "the apple", "--model", str(folder)], env=allowed).exit_code == 0
+def test_the_command_line_has_one_switch(led_out, monkeypatch):
+    describe = ["describe", "the apple", "--model", led_out]
+    assert "allow-outside" in run_command(*describe, code=1).output.replace("\n", "")
+    run_command("--allow-outside", *describe)
+    monkeypatch.setenv("PELLUCID_ALLOW_OUTSIDE", "1")
+    run_command(*describe)
