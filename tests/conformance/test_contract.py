@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import pellucid
+from commands import run_command
 from families import FAMILIES, STATIC, VARIANTS, dense_rows
 from letters import LetterEmbedder, SparseLetterEmbedder
 from pellucid import loading
@@ -54,29 +55,26 @@ def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch
 def run(monkeypatch):
     """Run the command line on a model of the new family."""
 
-    def run_on(model: Embedder, *arguments: str) -> str:
+    def run_on(model: Embedder, *arguments: object, code: int = 0) -> Result:
         monkeypatch.setattr(cli, "open_model", lambda name: model)
-        result = CliRunner().invoke(cli.app, arguments)
-        assert result.exit_code == 0, result.output
-        return result.stdout
+        return run_command(*arguments, code=code)
 
     return run_on
 
 
 def test_every_command_works_for_the_family(run):
-    assert run(LetterEmbedder(), "describe", "aaab", "--top-k", "1") == "mostly about: a (90%)\n"
-    assert run(LetterEmbedder(), "describe", "123") == "nothing this model knows\n"
-    assert json.loads(run(LetterEmbedder(), "explain", "aab", "ab", "--json"))["family"] == "letters"
+    assert run(LetterEmbedder(), "describe", "aaab", "--top-k", "1").stdout == "mostly about: a (90%)\n"
+    assert run(LetterEmbedder(), "describe", "123").stdout == "nothing this model knows\n"
+    assert json.loads(run(LetterEmbedder(), "explain", "aab", "ab", "--json").stdout)["family"] == "letters"
 
 
 def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: Path):
     texts = tmp_path / "texts.txt"
     texts.write_text("aab\n\nz\n")
-    lines = [json.loads(line) for line in run(SparseLetterEmbedder(), "encode", str(texts)).splitlines()]
+    lines = [json.loads(line) for line in run(SparseLetterEmbedder(), "encode", texts).stdout.splitlines()]
     assert lines[0]["embedding"] == {"dimensions": [0, 1], "values": pytest.approx([2 / 5**0.5, 1 / 5**0.5])}
     assert lines[1] == {"text": "", "embedding": {"dimensions": [], "values": []}}
-    result = CliRunner().invoke(cli.app, ["encode", str(texts), "-o", str(tmp_path / "rows.npy")])
-    assert result.exit_code == 1 and "sparse" in result.stderr
+    assert "sparse" in run(SparseLetterEmbedder(), "encode", texts, "-o", tmp_path / "rows.npy", code=1).stderr
     assert list(tmp_path.iterdir()) == [texts]
 
 
@@ -467,12 +465,14 @@ def test_habits_of_sentence_transformers_work(searching, tmp_path):
 def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_path):
     model = searching["anchors"]
     expected = model.explain(QUERY, TEXTS[0], role1="query", role2="document").score
-    said = json.loads(run(model, "explain", QUERY, TEXTS[0], "--roles", "query,document", "--json"))
+    said = json.loads(run(model, "explain", QUERY, TEXTS[0], "--roles", "query,document", "--json").stdout)
     assert said["score"] == pytest.approx(expected, abs=1e-6)
-    assert json.loads(run(model, "explain", QUERY, "--roles", "query", "--json"))["score"] == pytest.approx(1, abs=1e-5)
+    assert json.loads(run(model, "explain", QUERY, "--roles", "query", "--json").stdout)["score"] == pytest.approx(
+        1, abs=1e-5
+    )
     (tmp_path / "texts.txt").write_text(QUERY + "\n")
     for role in ("query", "document"):
-        (line,) = run(model, "encode", str(tmp_path / "texts.txt"), "--role", role).splitlines()
+        (line,) = run(model, "encode", str(tmp_path / "texts.txt"), "--role", role).stdout.splitlines()
         assert json.loads(line)["embedding"] == pytest.approx(encoded(model, QUERY, role).tolist(), abs=1e-6)
 
 

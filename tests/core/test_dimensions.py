@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-import pellucid
-from families import cell, edit_table, hashed
+from families import cell, edit_table, hashed, opened, reopened
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions, Mixing, read_dimensions, write_dimensions
 from pellucid.core.embedder import Embedder
@@ -30,17 +29,6 @@ def static() -> StaticEmbedder:
 
 def anchors() -> AnchorEmbedder:
     return AnchorEmbedder(hashed, [f"anchor {n}" for n in range(6)])
-
-
-def reopened(model: Embedder, folder: Path) -> Embedder:
-    model.save_pretrained(folder)
-    return opened(folder)
-
-
-def opened(folder: Path) -> Embedder:
-    if "anchors.json" in [file.name for file in folder.iterdir()]:
-        return AnchorEmbedder.from_pretrained(folder, encoder=hashed)
-    return pellucid.load(folder)
 
 
 MODELS: dict[str, Callable[[], Embedder]] = {
@@ -192,7 +180,7 @@ def test_an_anchor_text_changed_in_the_table_is_encoded_anew(tmp_path: Path) -> 
     model.save_pretrained(tmp_path / "model")
     edit_table(tmp_path / "model", cell(1, 3, 'a\tbetter\n"two"'))
     edit_table(tmp_path / "model", cell(2, 3, "four"))
-    after = opened(tmp_path / "model")
+    after = opened(model, tmp_path / "model")
     expected = AnchorEmbedder(hashed, ["one", 'a\tbetter\n"two"', "four"]).scale({1: 2, 2: 3})
     np.testing.assert_allclose(after.encode(PROBES), expected.encode(PROBES), rtol=1e-3, atol=2e-3)
     assert after.dimensions.names == ["one", 'a better "two"', "number"]  # a name of one's own stays
@@ -204,7 +192,7 @@ def test_bars_in_a_changed_cell_separate_texts_unless_a_backslash_says_no(tmp_pa
     anchors().save_pretrained(tmp_path / "model")
     edit_table(tmp_path / "model", cell(0, 3, "one | two"))
     edit_table(tmp_path / "model", cell(1, 3, r"two \| three"))
-    after = opened(tmp_path / "model")
+    after = opened(anchors(), tmp_path / "model")
     assert ([item.about for item in after.dimensions][:2], after.dimensions.names[:2]) == (
         [("one", "two"), ("two | three",)],
         ["one | two", "two | three"],
@@ -243,7 +231,7 @@ def test_the_table_as_a_spreadsheet_writes_it(model: Embedder, tmp_path: Path) -
     with open(path, "w", encoding="utf-8-sig", newline="") as file:
         csv.writer(file, dialect="excel-tab", quoting=csv.QUOTE_ALL).writerows([rows[0], *rows[:0:-1], [""] * 4])
     assert path.read_bytes().startswith(b'\xef\xbb\xbf"dimension"\t') and b"\r\n" in path.read_bytes()
-    assert list(opened(tmp_path / "model").dimensions) == list(model.dimensions)
+    assert list(opened(model, tmp_path / "model").dimensions) == list(model.dimensions)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +268,7 @@ def test_a_table_that_cannot_be(model: Embedder, tmp_path: Path, change, message
     model.save_pretrained(tmp_path / "model")
     edit_table(tmp_path / "model", change)
     with pytest.raises(ModelFolderError, match=message) as caught:
-        opened(tmp_path / "model")
+        opened(model, tmp_path / "model")
     assert "dimensions.tsv" in str(caught.value)
 
 
