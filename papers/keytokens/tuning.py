@@ -93,7 +93,9 @@ def contrastive(ones: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(scores, torch.arange(len(ones)))
 
 
-def train(model: Any, loss_of: Callable[[int], torch.Tensor], steps: int, name: str, warm_up: int = 25) -> None:
+def train(
+    model: Any, loss_of: Callable[[int], torch.Tensor], steps: int, name: str, *, rate: float = RATE, warm_up: int = 25
+) -> None:
     """Train a model in place.
 
     Args:
@@ -101,10 +103,11 @@ def train(model: Any, loss_of: Callable[[int], torch.Tensor], steps: int, name: 
         loss_of: the number of a step -> its loss.
         steps: how many.
         name: printed with the loss.
+        rate: the highest learning rate.
         warm_up: steps until the rate is reached.
     """
     model.train()
-    optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=RATE)
+    optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=rate)
     rates = [min(1.0, (step + 1) / warm_up) * (1 - step / steps) for step in range(steps + 1)]
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rates.__getitem__)
     started, losses = time.process_time(), list[float]()
