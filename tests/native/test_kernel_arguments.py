@@ -37,14 +37,13 @@ from pellucid.native.kernels import (
 )
 from pellucid.native.spelling import Spelling
 from pellucid.persistence import store
-from pellucid.static.bulk import BulkEncoder, BulkRows
+from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Speller
 from pellucid.text.words import Vocabulary, split_words
 from plain_words import plain_predictions, plain_rows
 from refusals import refused
-from tiny_models import piece_tokenizer
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 100, "abcn" * 25, "ab\u0301cd", "a\ud800bc", "東京" * 30]
@@ -180,14 +179,6 @@ def test_c_agrees_for_any_words(alphabet, data, weight):
     speller = Speller(Vocabulary(known), table, None, weights)
     asked = data.draw(st.lists(words, max_size=20)) + known[:5]
     assert_agree(speller.predict(asked), plain_predictions(speller, asked))
-
-
-@settings(max_examples=40, deadline=None)
-@given(words=st.lists(st.text("abnßA7 東'\u0301", max_size=12) | st.text("ab", max_size=120), max_size=20))
-def test_many_beginnings_are_found_as_one_by_one(words):
-    subwords = piece_tokenizer(["ab", "aba", "ban", "a", "##a", "##b", "##n", "##ab", "##7"], lowercase=True)
-    vocabulary = Vocabulary(["ab", "aba", "banana", "abban", "東"], subwords)
-    assert BulkRows(vocabulary).rows_of(words).tolist() == [vocabulary.row(word) for word in words]
 
 
 def test_no_words_and_no_known_words():
