@@ -24,7 +24,7 @@ NATIVE := hatch_build.py $(wildcard src/pellucid/native/*.[ch])
 LOWEST := $(VENV)-lowest
 PACKAGE := $(VENV)-package
 PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.pyenv/versions/3.1?.*/bin/python)
-QUICK := tests/core/test_process.py tests/core/test_explanation.py tests/static/test_spelling.py \
+QUICK := tests/core/test_process.py tests/core/test_explanation.py tests/static/test_static.py \
 	tests/index/test_index.py
 
 .PHONY: help demo test quick lint format types full properties slow pythons package lowest fuzz fuzz-native mutants docs help-docs constraints clean

@@ -113,6 +113,15 @@ def put_model(name, value):
 NAMES = ["../x", "/etc/passwd", "..", ".", "", "a/b", "\0", "x" * 5000, ".hidden", 5, None, ["a"], "index.json",
          "segments", "C:\\x", "a.safetensors\n"]  # fmt: skip
 ODD_FINGERPRINT = {"stored": "", "functions": [{"dimension": 4, "probes": [[["a"], [1.0]]]}]}
+STORED = {
+    **{f"weights {value!r}": put_setting("weights", value) for value in (
+        {"bm25": "much", "words": 1}, {"bm25": math.nan, "words": 1}, {"bm25": -1, "words": 2},
+        {"bm25": 0, "words": 0}, {"bm25": 1, "other": 1}, [1, 2])},
+    **{f"{name} {value!r:.40}": put_setting(name, value) for name, value in (
+        ("word_weights", {"a": math.inf}), ("word_weights", {"a": math.nan}), ("word_weights", ["a"]),
+        ("synonyms", {"car": "auto"}), ("synonyms", {"car": ["a" * 201]}), ("calibration", 3), ("calibration", {}),
+        ("calibration", {"slope": -1.0, "intercept": 0.0, "weights": {}, "word_weights": {}}))},
+}  # fmt: skip
 STATES: dict[str, Callable[..., object]] = {
     **{f"a file {name!r:.20}": set_file(name) for name in NAMES},
     "another checksum": set_file("0" * 64, 1),
@@ -157,14 +166,8 @@ STATES: dict[str, Callable[..., object]] = {
     "a model without a name": put_model("name", None),
     "no models": put_setting("models", None),
     "one model twice": lambda state: state["settings"]["models"].append(state["settings"]["models"][0]),
-    **{f"weights {value!r}": put_setting("weights", value) for value in (
-        {"bm25": "much", "words": 1}, {"bm25": math.nan, "words": 1}, {"bm25": -1, "words": 2},
-        {"bm25": 0, "words": 0}, {"bm25": 1, "other": 1}, [1, 2])},
-    **{f"{name} {value!r:.40}": put_setting(name, value) for name, value in (
-        ("word_weights", {"a": math.inf}), ("word_weights", {"a": math.nan}), ("word_weights", ["a"]),
-        ("synonyms", {"car": "auto"}), ("synonyms", {"car": ["a" * 201]}), ("calibration", 3), ("calibration", {}),
-        ("calibration", {"slope": -1.0, "intercept": 0.0, "weights": {}, "word_weights": {}}))},
-}  # fmt: skip
+    **STORED,
+}
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -174,6 +177,9 @@ def test_a_crafted_commit_is_refused(whole, tmp_path, name):
     STATES[name](state)
     seal(folder, state)
     is_refused(folder)
+    if name in STORED:  # by whoever opens it, not by a search
+        with pytest.raises(IndexFolderError, match=r"commit\.json is damaged: .*(weight|synonym|calibration)"):
+            Index.open(folder)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from benchmarks.static_speed import race, race_markdown, shuffled_rounds
 from files import written
 from pellucid.errors import CorpusError, MissingExtraError
 from pellucid.static.bags import Bags
@@ -386,8 +385,11 @@ def test_real_pairs(shared):
     assert len(pairs) == 43_128 and pairs[0] == ("行け。", "Go.")
 
 
-@given(st.integers(1, 9), st.integers(0, 40), st.integers(0, 2**32))
-def test_no_encoder_has_a_place_of_its_own_in_the_rounds(count, rounds, seed):
+@pytest.mark.needs("threadpoolctl")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(count=st.integers(1, 9), rounds=st.integers(0, 40), seed=st.integers(0, 2**32))
+def test_no_encoder_has_a_place_of_its_own_in_the_rounds(opened, count, rounds, seed):
+    shuffled_rounds = opened("benchmarks.static_speed").shuffled_rounds
     names = [f"encoder {index}" for index in range(count)]
     orders = shuffled_rounds(names, rounds, seed)
     assert len(orders) == rounds and all(sorted(order) == names for order in orders)
@@ -396,10 +398,11 @@ def test_no_encoder_has_a_place_of_its_own_in_the_rounds(count, rounds, seed):
     assert orders == shuffled_rounds(names, rounds, seed)
 
 
-def test_a_race_times_every_encoder_in_every_round():
-    calls = Counter()
+@pytest.mark.needs("threadpoolctl")
+def test_a_race_times_every_encoder_in_every_round(opened):
+    speed, calls = opened("benchmarks.static_speed"), Counter()
     encoders = {name: lambda texts, name=name: calls.update({name: len(texts)}) for name in ("pellucid", "peer")}
-    results = race(encoders, ["text"] * 3000, 4, 0)
+    results = speed.race(encoders, ["text"] * 3000, 4, 0)
     assert calls == dict.fromkeys(encoders, 2000 + 4 * 3000)
-    assert all(speed["best_texts_per_cpu_s"] >= speed["texts_per_cpu_s"] > 0 for speed in results.values())
-    assert race_markdown(results).count("\n") == 3
+    assert all(times["best_texts_per_cpu_s"] >= times["texts_per_cpu_s"] > 0 for times in results.values())
+    assert speed.race_markdown(results).count("\n") == 3

@@ -228,8 +228,8 @@ class EnsembleEmbedder(Embedder):
     product in a search engine. The cosine there scores such a text by the parts that know it.
 
     The rows of an explanation are the rows of every part's own, times its weight: "part: row"; a part that is not a
-    pellucid model is one row, named after it. A word is unknown if no
-    part has a vector for it; `coverage` is that of the part that knows least of a text.
+    pellucid model is one row, named after it. A word is unknown if no part has a vector for it; `coverage` is that of
+    the part that knows least of a text.
 
     Attributes:
         parts: the models with their names and weights.
