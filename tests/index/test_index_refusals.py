@@ -178,7 +178,7 @@ JUDGEMENTS: list[tuple[Any, Any, dict[str, Any], str]] = [
     (QUERIES, RELEVANT, {"recall_at": True}, "recall_at is True"),
     (QUERIES, RELEVANT, {"examples": -1}, "examples is -1"),
 ]
-CALLS: list[tuple[Callable[[Index], Any], str]] = [
+CALLS: list[Any] = [
     *((lambda index, where=where: index.search("apple", where=where), said) for where, said in CONDITIONS),
     *((lambda index, where=where: index.documents(where, sort="n"), said) for where, said in CONDITIONS),
     *((lambda index, options=options: index.add(**options), said) for options, said in DOCUMENTS),
@@ -191,7 +191,8 @@ CALLS: list[tuple[Callable[[Index], Any], str]] = [
     (lambda index: index.search("apple", group_by="kind", rerank=far), "leave out rerank"),
     *((lambda index, rerank=rerank, options=options: index.search("apple pear", rerank=rerank, **options), said)
       for rerank, options, said in RERANKERS),
-    *((lambda index, one=one: index.evaluate(*one[:2], **one[2]), one[3]) for one in JUDGEMENTS),
+    *(pytest.param(lambda index, one=one: index.evaluate(*one[:2], **one[2]), one[3],
+                   marks=pytest.mark.needs("pytrec_eval")) for one in JUDGEMENTS),
     # changes
     (lambda index: index.delete(["c", "x"]), "no document 'x'"),
     (lambda index: index.delete(0.5), "an id is 0.5 "),
