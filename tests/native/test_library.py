@@ -233,7 +233,7 @@ TESTS = [
     "tests/static/test_kernels.py",
     "tests/static/test_spelling.py",
     "tests/anchors/test_sampling.py",
-    "tests/index/test_counting.py",
+    "tests/index/test_terms.py",
     "tests/lexicon/test_static_lexicon.py",
 ]
 # Left out: what starts other processes, counts memory or threads, or runs libraries that stop under AddressSanitizer.
