@@ -19,7 +19,7 @@ from pellucid.errors import InputError
 from pellucid.index.arrays import TermCounts, arrays_from_documents, hash_strings
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
-from pellucid.index.parts import ModelAsked
+from pellucid.index.parts import ModelQuery
 from pellucid.index.segments import Segment
 from pellucid.native.scan import Codes
 
@@ -428,8 +428,8 @@ def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_
     monkeypatch.setattr(arrays, "COARSE_ROWS", 100)
     rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
     multiplied = []
-    exact = ModelAsked.row_scores
-    monkeypatch.setattr(ModelAsked, "row_scores", lambda self, rows: multiplied.append(len(rows)) or exact(self, rows))
+    exact = ModelQuery.row_scores
+    monkeypatch.setattr(ModelQuery, "row_scores", lambda self, rows: multiplied.append(len(rows)) or exact(self, rows))
     with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
         index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
         hits = index.search("r7", 10)

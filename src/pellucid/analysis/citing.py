@@ -57,8 +57,8 @@ class Support(NamedTuple):
     def __str__(self) -> str:
         """Return the place, the beginning of the sentence, the probability or else the score, and the differences."""
         value = self.score if self.probability is None else self.probability
-        place = f'[passage {self.passage}, {self.start}:{self.end}] "{shorten(self.text, _MAX_SHOWN)}" {value:.2f}'
-        return visible("; ".join([place, *self.differences]))
+        location = f'[passage {self.passage}, {self.start}:{self.end}] "{shorten(self.text, _MAX_SHOWN)}" {value:.2f}'
+        return visible("; ".join([location, *self.differences]))
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,19 @@ def cite(
         raise InputError(f"the answer is {shown(answer)} ({type(answer).__name__}); it must be a string")
     check_integer("top_k", top_k)
     check_number("min_probability", min_probability, least=0, most=1)
-    opened, texts, asked, citations = load(model), check_texts(passages), sentence_spans(answer), list[Citation]()
-    found = [(n, i, end, text[i:end]) for n, text in enumerate(texts) for i, end in sentence_spans(text)]
-    check_integer("characters of the answer times sentences of the passages", len(answer) * len(found), 0, _MAX_SIZE)
-    found_by = evidence(opened, [answer[slice(*span)] for span in asked], [sentence for *_, sentence in found])
-    for span, (scores, numbers, is_english) in zip(asked, found_by):
+    opened, texts, spans, citations = load(model), check_texts(passages), sentence_spans(answer), list[Citation]()
+    sentences = [(n, i, end, text[i:end]) for n, text in enumerate(texts) for i, end in sentence_spans(text)]
+    check_integer(
+        "characters of the answer times sentences of the passages", len(answer) * len(sentences), 0, _MAX_SIZE
+    )
+    found_by = evidence(opened, [answer[slice(*span)] for span in spans], [sentence for *_, sentence in sentences])
+    for span, (scores, numbers, is_english) in zip(spans, found_by):
         text, values = answer[slice(*span)], probabilities(numbers)
         best = [n for n in map(int, np.argsort(-values, kind="stable")[:top_k]) if values[n] >= min_probability]
         supports = tuple(
             Support(
-                *found[n], float(scores[n]), float(values[n]) if is_english else None,
-                tuple(unsupported_details(text, found[n][-1], texts[found[n][0]])),
+                *sentences[n], float(scores[n]), float(values[n]) if is_english else None,
+                tuple(unsupported_details(text, sentences[n][-1], texts[sentences[n][0]])),
             )
             for n in best
         )  # fmt: skip
@@ -156,27 +158,31 @@ def cite(
     return Citations(answer, opened.family, tuple(citations))
 
 
-def evidence(model: Embedder, asked: list[str], found: list[str]) -> Iterator[tuple[Floats, Floats, bool]]:
+def evidence(
+    model: Embedder, answer_sentences: list[str], passage_sentences: list[str]
+) -> Iterator[tuple[Floats, Floats, bool]]:
     """Yield for each sentence of an answer what speaks for sentences of passages.
 
     That is their similarity, float64 [found]; the four numbers of the module, [found, 4]; and whether it is English.
     """
-    vocabulary = sorted(set().union(*map(_words, asked)))
-    said, is_asked = (
+    vocabulary = sorted(set().union(*map(_words, answer_sentences)))
+    in_passages, in_answer = (
         np.array([[word in words for word in vocabulary] for words in map(_words, texts)], np.float32).reshape(
             len(texts), len(vocabulary)
         )
-        for texts in (found, asked)
+        for texts in (passage_sentences, answer_sentences)
     )
-    similarities = np.asarray(model.similarity(model.encode_query(asked), model.encode_document(found)), np.float64)
+    similarities = np.asarray(
+        model.similarity(model.encode_query(answer_sentences), model.encode_document(passage_sentences)), np.float64
+    )
     for sentence, scores, of_words in zip(
-        asked, similarities, is_asked * np.log1p(len(found) / (1 + said.sum(axis=0)))
+        answer_sentences, similarities, in_answer * np.log1p(len(passage_sentences) / (1 + in_passages.sum(axis=0)))
     ):
         check_cancelled()
         unrelated = model.background(sentence, sentence, **_ROLES)
         scale = unrelated if len(unrelated) else model.background(*bundled_sentences()[0][:2], **_ROLES)
         numbers = np.stack(
-            [(scores - scale.mean()) / (scale.std() or 1.0), said @ of_words / (of_words.sum() or 1.0)], axis=1
+            [(scores - scale.mean()) / (scale.std() or 1.0), in_passages @ of_words / (of_words.sum() or 1.0)], axis=1
         )
         yield scores, np.hstack([numbers, numbers - numbers.max(axis=0, initial=-np.inf)]), len(unrelated) > 0
 

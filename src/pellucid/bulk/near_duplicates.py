@@ -253,7 +253,7 @@ class _Finder:
         self.unknown = 0  # different texts without a known word
         self.guessed: dict[str, None] = {}  # words that the model guesses
         self._numbers: dict[Any, int] = {((), (), ()): 0}  # of what two duplicates must share
-        self._kept = KeptTexts()
+        self._kept_texts = KeptTexts()
 
     def compare(self, indices: Numbers, texts: list[str], representatives: Numbers) -> None:
         """Compare different texts with those that are kept and with each other, and set their representatives."""
@@ -271,7 +271,7 @@ class _Finder:
             for text, words in zip(known_texts, guesses)
         )
         signatures = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in shared])
-        nearest, scores = self._kept.nearest(rows, signatures, self.threshold)
+        nearest, scores = self._kept_texts.nearest(rows, signatures, self.threshold)
         similarities = _similarities(rows, signatures, rows, signatures)
         is_close = np.tril(_reaches(similarities, self.threshold), -1)
         for row in np.flatnonzero(is_close.any(axis=1)).tolist():
@@ -282,7 +282,7 @@ class _Finder:
                     nearest[row] = indices[best]
         representatives[indices] = nearest
         is_kept = nearest < 0
-        self._kept.add(rows[np.flatnonzero(is_kept)], indices[is_kept], signatures[is_kept])
+        self._kept_texts.add(rows[np.flatnonzero(is_kept)], indices[is_kept], signatures[is_kept])
 
 
 def _score_pairs(finder: _Finder, corpus: Sequence[str], representatives: Numbers) -> npt.NDArray[np.float64]:
@@ -403,9 +403,9 @@ class KeptTexts:
     def _candidates(self, rows: Any, signatures: Numbers) -> Iterator[tuple[Scores, Numbers]]:
         """Yield products of the rows with kept ones, [n, m], and the indices of these, [m] or [n, m]."""
         if self._cells is not None:
-            similarities, places = self._cells.search(np.ascontiguousarray(rows, np.float32), _CANDIDATES)
-            similarities[(places < 0) | (self._signatures[places] != signatures[:, None])] = -np.inf
-            yield similarities, self._indices[places]
+            similarities, positions = self._cells.search(np.ascontiguousarray(rows, np.float32), _CANDIDATES)
+            similarities[(positions < 0) | (self._signatures[positions] != signatures[:, None])] = -np.inf
+            yield similarities, self._indices[positions]
         for block, indices, block_signatures in self._blocks:
             yield _similarities(rows, signatures, block, block_signatures), indices
 
@@ -441,9 +441,9 @@ class KeptTexts:
         self._cells, self._blocks, self._rebuilt_at = index, [], count
 
 
-def _similarities(rows: Any, signatures: Numbers, others: Any, other_signatures: Numbers) -> Scores:
+def _similarities(rows: Any, signatures: Numbers, other_rows: Any, other_signatures: Numbers) -> Scores:
     """Return the product of each row with each of `others`, minus infinity where their signatures differ."""
-    product = rows @ others.T
+    product = rows @ other_rows.T
     similarities = np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32)
     if signatures.any() or other_signatures.any():
         np.copyto(similarities, -np.inf, where=signatures[:, None] != other_signatures)

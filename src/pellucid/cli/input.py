@@ -90,14 +90,14 @@ def with_options(options: Iterable[inspect.Parameter], name: str, command: Calla
     """Replace the parameter `name` of a command by options, which it gets as a dict of those that are given."""
     signature = inspect.signature(command, eval_str=True)
     parameters = list(signature.parameters.values())
-    place = list(signature.parameters).index(name)
-    parameters[place : place + 1] = options
+    index = list(signature.parameters).index(name)
+    parameters[index : index + 1] = options
     names = [option.name for option in options]
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
-        given = {option: value for option in names if (value := values.pop(option)) is not None}
-        command(**values, **{name: given})
+        file_options = {option: value for option in names if (value := values.pop(option)) is not None}
+        command(**values, **{name: file_options})
 
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     wrapped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]

@@ -369,19 +369,19 @@ def compare(
     judged = None if qrels is None else read_qrels(qrels)
     with _open(folder) as opened:
         names = opened.info()["settings"]
-        one, other = (_settings(given, names) for given in (first, second))
-        found = opened.compare(texts, one, other, judged, top_k=top_k)
-    show(found, json, html)
+        first_settings, second_settings = (_settings(text, names) for text in (first, second))
+        comparison = opened.compare(texts, first_settings, second_settings, judged, top_k=top_k)
+    show(comparison, json, html)
 
 
-def _settings(given: str, names: list[str]) -> Any:
+def _settings(text: str, names: list[str]) -> Any:
     """Return the options that JSON or a file of it gives, or what looks like a name."""
     from pellucid.persistence.store import parse_json, read_json
 
-    if given.lstrip().startswith("{"):
-        return parse_json(given.encode(), f"{given:.80} is not JSON")
-    is_name = given in names or not (Path(given).suffix or Path(given).is_file())
-    return given if is_name else read_json(given)
+    if text.lstrip().startswith("{"):
+        return parse_json(text.encode(), f"{text:.80} is not JSON")
+    is_name = text in names or not (Path(text).suffix or Path(text).is_file())
+    return text if is_name else read_json(text)
 
 
 @index.command()
@@ -402,8 +402,8 @@ def check(
     with _open(folder) as opened:
         failed = opened.check(checks)
         for query, id, within, rank in failed:
-            place = f"rank {rank:,}" if rank else "not among the first hits" if id in opened else "not in the index"
-            say(f"{query}: {id} is {place}; it must be within {within:,}")
+            rank_text = f"rank {rank:,}" if rank else "not among the first hits" if id in opened else "not in the index"
+            say(f"{query}: {id} is {rank_text}; it must be within {within:,}")
     if failed:
         raise typer.Exit(1)
     say("all checks pass", err=True)
@@ -435,14 +435,14 @@ def _flag(name: str) -> str:
 
 def _search_option(name: str) -> Parameter:
     """Return a field of `SearchQuery` as an option; those that are no plain values are texts."""
-    kind, (about, least, _) = OPTIONS[name]
+    kind, (help_text, least, _) = OPTIONS[name]
     flags = [_flag(name), *(["-k"] if name == "top_k" else [])]
     if name in _HELP:
-        return option(name, None, typer.Option(*flags, help=_HELP[name].format(about)), Repeated)
+        return option(name, None, typer.Option(*flags, help=_HELP[name].format(help_text)), Repeated)
     return option(
         name,
         DEFAULTS[name],
-        typer.Option(*flags, help=about, min=int(least) if kind is int else None),
+        typer.Option(*flags, help=help_text, min=int(least) if kind is int else None),
         str | None if kind is Any else kind,
     )
 
@@ -535,11 +535,11 @@ def search(
                     show_hits(hits, reasons, rows=rows)
 
 
-def _check_order(command: str, folder: Path, other: str | Path) -> None:
+def _check_order(command: str, folder: Path, second: str | Path) -> None:
     """Refuse an index that comes second, and a file where the folder of a new index is expected."""
-    is_file_first = command == "index build" and folder.is_file() and not os.path.exists(other)
-    if is_file_first or (is_index(other) and not is_index(folder)):
-        raise InputError(f"the arguments look swapped; the index comes first: pellucid {command} {other} {folder}")
+    is_file_first = command == "index build" and folder.is_file() and not os.path.exists(second)
+    if is_file_first or (is_index(second) and not is_index(folder)):
+        raise InputError(f"the arguments look swapped; the index comes first: pellucid {command} {second} {folder}")
 
 
 def _open(folder: Path) -> Index:

@@ -72,18 +72,18 @@ def same_model(first: Any, second: Any) -> bool:
         return False
 
 
-def same_vectors(first: Mapping[str, Any], known: Any) -> bool:
+def same_vectors(first: Mapping[str, Any], second: Any) -> bool:
     """Whether a model known by its vectors gives nearly those of another, such as the same weights in int8.
 
     Args:
         first: the model's fingerprint.
-        known: what is among the "functions" in the other's, if that were known by its vectors.
+        second: what is among the "functions" in the other's, if that were known by its vectors.
     """
     try:
-        (found,) = first["functions"]
-        pairs = zip(np.array(found["probes"]), np.array(known["probes"]), strict=True)
+        (first_vectors,) = first["functions"]
+        pairs = zip(np.array(first_vectors["probes"]), np.array(second["probes"]), strict=True)
         is_close = float(np.mean([_cosine(*pair) for pair in pairs])) >= _MIN_CLOSE_COSINE
-        return is_close and found["dimension"] == known["dimension"]
+        return is_close and first_vectors["dimension"] == second["dimension"]
     except (KeyError, TypeError, ValueError):  # known otherwise, or not what `fingerprint` gave
         return False
 

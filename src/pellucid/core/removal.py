@@ -72,10 +72,10 @@ def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> C
         drawn = [draw.permutation(n_players).tolist() for _ in range(n_pairs)]
         orders = [[order, order[::-1]] for order in drawn]
     steps = [  # of each estimate: a player, the set before it and the set with it
-        (estimate, player, frozenset(order[:place]), frozenset(order[: place + 1]))
+        (estimate, player, frozenset(order[:index]), frozenset(order[: index + 1]))
         for estimate, group in enumerate(orders)
         for order in group
-        for place, player in enumerate(order)
+        for index, player in enumerate(order)
     ]
     sets = dict.fromkeys([frozenset[int](), frozenset(range(n_players)), *(after for *_, after in steps)])
     number_of = {players: number for number, players in enumerate(sets)}

@@ -34,9 +34,11 @@ class MultiVectorQuery(Query):
 
     def terms(self, other_query: Query | None = None) -> Terms:
         """Take the similarity to another text apart; None takes that to the text itself."""
-        other = other_query or self
-        rows = self.model.similarity_rows(other.vector)
-        return self.against([other.text], rows, weight=self.model.token_share(self.unit), role=other.role)(0)
+        other_text_query = other_query or self
+        rows = self.model.similarity_rows(other_text_query.vector)
+        return self.against(
+            [other_text_query.text], rows, weight=self.model.token_share(self.unit), role=other_text_query.role
+        )(0)
 
     def against(
         self, texts: Sequence[str], rows: TokenVectors, *, weight: float = 1.0, role: Role = "document"
@@ -142,6 +144,6 @@ def _row(tokens: Sequence[Token], matched: Sequence[Token]) -> Row:
     if not tokens[0].spans:
         name = f"{', '.join(dict.fromkeys(token.name for token in tokens))} (of no word)"
         return Row(name, (name,), 0.0, 0.0, (), spans[1], (), (CONTEXT,), CONTEXT)
-    word, other = tokens[0].name, matched[0].name
-    name = word if word.lower() == other.lower() else f"{word} ~ {other}"
+    word, match = tokens[0].name, matched[0].name
+    name = word if word.lower() == match.lower() else f"{word} ~ {match}"
     return Row(name, (word,), 0.0, 0.0, spans[0], spans[1], (), (word,), WORD)

@@ -32,7 +32,7 @@ _PUBLISHED = "onnx/model.onnx"
 HUB_FILES = ["*.json", _PUBLISHED]
 """What is fetched of a model on the hub."""
 _MODULES = "modules.json"
-_KNOWN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_MODULE_LISTS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 _POOLINGS = ("mean", "cls")
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 _PASS_CHARACTERS = 2048  # of one pass, roughly: with more, states leave the processor's cache
@@ -121,7 +121,7 @@ class OnnxEncoder:
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelFolderError(f"{path} is not a list of modules: {error!r:.80}") from error
         kinds = [kind for kind, _ in modules]
-        if kinds not in _KNOWN or modules[0][1]:
+        if kinds not in _MODULE_LISTS or modules[0][1]:
             raise ModelFolderError(
                 f"{path} has the modules {shown(', '.join(kinds))}; without torch a Transformer, a Pooling and a "
                 "Normalize are read. Open the folder without backend='onnx'"
@@ -201,8 +201,8 @@ class OnnxEncoder:
 
 def onnx_file(folder: Path) -> Path:
     """Return the ONNX file in a folder, ours or the one of sentence-transformers."""
-    places = [folder / FILE, folder / _PUBLISHED]
-    found = next((path for path in places if path.is_file()), None)
-    if found is None:
-        raise ModelFolderError(f"{folder} holds no ONNX file; looked for {' and '.join(map(str, places))}")
-    return found
+    paths = [folder / FILE, folder / _PUBLISHED]
+    onnx_path = next((path for path in paths if path.is_file()), None)
+    if onnx_path is None:
+        raise ModelFolderError(f"{folder} holds no ONNX file; looked for {' and '.join(map(str, paths))}")
+    return onnx_path

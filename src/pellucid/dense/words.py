@@ -320,12 +320,12 @@ def _importance(parts: Floats, oov_counts: Floats, centred: Floats, vector2: Flo
     """
     sizes = np.linalg.norm(parts, axis=1)
     sizes = np.append(sizes, _OOV_WEIGHT * (sizes.max(initial=0.0) or 1.0) * oov_counts)
-    whole = np.outer(sizes / (sizes.sum() or 1.0), centred - parts.sum(axis=0))
-    whole[: len(parts)] += parts
+    of_context = np.outer(sizes / (sizes.sum() or 1.0), centred - parts.sum(axis=0))
+    of_context[: len(parts)] += parts
     direction = centred / (_length(centred) or 1.0)
-    along = whole @ direction
+    along = of_context @ direction
     even = along.sum() / max(len(along), 1) - along
-    return np.asarray(whole @ vector2 + _IMPORTANCE_EVEN * even * float(direction @ vector2))
+    return np.asarray(of_context @ vector2 + _IMPORTANCE_EVEN * even * float(direction @ vector2))
 
 
 def fit_words(

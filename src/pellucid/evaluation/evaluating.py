@@ -143,10 +143,10 @@ def choose_tasks(labels: Mapping[Any, Sequence[str]], requested: Sequence[str] |
     """Return the tasks that `requested` names by one of their labels, ignoring case, in order; all where it is None."""
     if requested is None:
         return list(labels)
-    known = {label.lower(): label for of_task in labels.values() for label in of_task}
+    label_of = {label.lower(): label for of_task in labels.values() for label in of_task}
     for name in requested:
-        if name.lower() not in known:
-            raise InputError(unknown_name("task", name, list(known.values())))
+        if name.lower() not in label_of:
+            raise InputError(unknown_name("task", name, list(label_of.values())))
     lower_names = {name.lower() for name in requested}
     return [task for task, of_task in labels.items() if lower_names & set(map(str.lower, of_task))]
 
@@ -188,8 +188,10 @@ def _score(model: Embedder, task: LocalTask) -> TaskScore:
     result = done.task_results[0]
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
     numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
-    about, seconds = mteb_task.metadata, round(float(result.evaluation_time or 0.0), 3)
-    return TaskScore(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
+    metadata, seconds = mteb_task.metadata, round(float(result.evaluation_time or 0.0), 3)
+    return TaskScore(
+        metadata.name, str(metadata.type), metadata.main_score, 100 * float(result.get_score()), seconds, numbers
+    )
 
 
 class MtebEncoder:
@@ -215,8 +217,8 @@ class MtebEncoder:
         self.model = _open(model)
         self.similarity, self.similarity_pairwise = self.model.similarity, self.model.similarity_pairwise
         name, _, revision = self.model.model_card_data.base_model.rpartition("@")
-        facts = {"name": name, "revision": revision, "open_weights": True, **_model_facts(self.model)}
-        self.mteb_model_meta = ModelMeta.create_empty(facts)
+        model_meta = {"name": name, "revision": revision, "open_weights": True, **_model_facts(self.model)}
+        self.mteb_model_meta = ModelMeta.create_empty(model_meta)
 
     def encode(
         self,

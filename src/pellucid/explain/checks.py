@@ -24,7 +24,7 @@ MAX_COMPARED_CHARS, MIN_SAME_WORDS = 500, 0.5
 
 _MAX_NAMED_WORDS = 3  # that one text alone says in one place
 
-Places = tuple[tuple[Span, ...], tuple[Span, ...]]
+SpanPair = tuple[tuple[Span, ...], tuple[Span, ...]]
 """Where the words of a line stand in texts 1 and 2."""
 
 
@@ -62,14 +62,18 @@ class Checks(NamedTuple):
         percentile: how many of 100 unrelated pairs of texts of such lengths score less; None where that is not known.
     """
 
-    without: Mapping[Places, float]
+    without: Mapping[SpanPair, float]
     without_two: float | None
     change: Change | None
     percentile: float | None = None
 
 
 def check(
-    pair: ExplainedPair, texts: tuple[str, str], lines: Mapping[Places, Places], changes: Sequence[Change], empty: float
+    pair: ExplainedPair,
+    texts: tuple[str, str],
+    lines: Mapping[SpanPair, SpanPair],
+    changes: Sequence[Change],
+    empty: float,
 ) -> Checks:
     """Return the scores of two texts without the words of lines, and with the words of text 1 in text 2.
 
@@ -80,16 +84,16 @@ def check(
         changes: where the texts differ; those that differ in most letters are tried while texts are left.
         empty: the score of a text without words.
     """
-    places = [*lines.values()]
-    if len(places) > 1:
-        places.append((places[0][0] + places[1][0], places[0][1] + places[1][1]))
-    pairs = [(without(texts[0], spans1), without(texts[1], spans2)) for spans1, spans2 in places]
+    span_pairs = [*lines.values()]
+    if len(span_pairs) > 1:
+        span_pairs.append((span_pairs[0][0] + span_pairs[1][0], span_pairs[0][1] + span_pairs[1][1]))
+    pairs = [(without(texts[0], spans1), without(texts[1], spans2)) for spans1, spans2 in span_pairs]
     by_size = sorted(changes, key=lambda change: -len("".join(change.words)))[: MAX_CHECKED_TEXTS - 2 * len(pairs)]
     pairs += [(texts[0], change.exchanged) for change in by_size]
     scored = [pair for pair in pairs if all(any(map(str.isalnum, text)) for text in pair)]
     score_of = dict(zip(scored, pair.scores(scored))) if scored else {}
     scores = [score_of.get(changed, empty) for changed in pairs]
-    tried = [change._replace(score=score) for change, score in zip(by_size, scores[len(places) :])]
+    tried = [change._replace(score=score) for change, score in zip(by_size, scores[len(span_pairs) :])]
     return Checks(
         dict(zip(lines, scores)),
         scores[len(lines)] if len(lines) > 1 else None,
@@ -111,20 +115,27 @@ def find_changes(texts: tuple[str, str]) -> list[Change]:
     for _, start1, end1, start2, end2 in matcher.get_opcodes() if matcher.ratio() >= MIN_SAME_WORDS else ():
         block1, block2 = words[0].spans[start1:end1], words[1].spans[start2:end2]
         of_one_text = [
-            [(lowercase(text[slice(*span)]), span) for span in block if lowercase(text[slice(*span)]) not in others]
-            for text, block, others in zip(texts, (block1, block2), written[::-1])
+            [
+                (lowercase(text[slice(*span)]), span)
+                for span in block
+                if lowercase(text[slice(*span)]) not in words_of_other
+            ]
+            for text, block, words_of_other in zip(texts, (block1, block2), written[::-1])
         ]
-        said = [
+        content_spans = [
             [span for word, span in of_text if word not in small - negation or is_letter(text, span)]
             for text, of_text in zip(texts, of_one_text)
         ]
         # "May" is a small word where no other stands beside it
-        named = [_named(text, spans or [s for _, s in alone]) for text, spans, alone in zip(texts, said, of_one_text)]
+        named = [
+            _named(text, spans or [s for _, s in alone])
+            for text, spans, alone in zip(texts, content_spans, of_one_text)
+        ]
         piece = texts[0][block1[0][0] : block1[-1][1]] if block1 else ""
         start = next((span[0] for span in words[1].spans[start2:]), len(texts[1]))
         end = block2[-1][1] if block2 else start
         exchanged = f"{texts[1][:start]} {piece} {texts[1][end:]}" if piece else without(texts[1], [(start, end)])
-        if any(said):
+        if any(content_spans):
             changes.append(Change((named[0], named[1]), exchanged))
     return changes
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer, shown
-from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, Places, check, find_changes, without
+from pellucid.explain.checks import MAX_CHECKED_LINES, Checks, ExplainedPair, SpanPair, check, find_changes, without
 from pellucid.explain.groups import COMMON, MAX_FAR, MIN_CLOSENESS, PHRASE, Group, GroupedRows, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
@@ -371,12 +371,14 @@ class Explanation(Shown):
             return None
         groups = self._grouped.groups(MAX_CHECKED_LINES, 0.0 if self.exact else self.remainder)
         lines = [group for group in groups if not group.is_sum and (group.spans1 or group.spans2)]
-        places: dict[Places, Places] = {(line.spans1, line.spans2): self._grouped.everywhere(line) for line in lines}
+        span_pairs: dict[SpanPair, SpanPair] = {
+            (line.spans1, line.spans2): self._grouped.everywhere(line) for line in lines
+        }
         if self._is_of_index:  # the query stays
-            places = {line: ((), in_text2) for line, (_, in_text2) in places.items() if in_text2}
+            span_pairs = {line: ((), in_text2) for line, (_, in_text2) in span_pairs.items() if in_text2}
         common = sum(group.contribution for group in groups if group.kind == COMMON)
         texts = self.text1, self.text2
-        checks = check(self.pair, texts, places, [] if self._is_of_index else find_changes(texts), common)
+        checks = check(self.pair, texts, span_pairs, [] if self._is_of_index else find_changes(texts), common)
         if not any(coverage.is_low for coverage in self.coverage):  # of which a score tells little
             checks = checks._replace(percentile=self.pair.percentile(self.score, texts))
         return checks
@@ -508,10 +510,10 @@ class Explanation(Shown):
 
     def _row_bars(self, top_k: int) -> Bars:
         """Return the `top_k` largest rows, then context and the like, the sum of the others and the remainder."""
-        beside = [n for n in range(top_k, len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
+        more_rows = [n for n in range(top_k, len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
         bars = tuple((row.name, row.contribution) for row in self.rows[:top_k])
-        sums = [(self.rows[n].name, self.rows[n].contribution) for n in beside]  # not hidden in a sum
-        hidden = np.delete(self.contributions[top_k:], np.array(beside, int) - top_k)
+        sums = [(self.rows[n].name, self.rows[n].contribution) for n in more_rows]  # not hidden in a sum
+        hidden = np.delete(self.contributions[top_k:], np.array(more_rows, int) - top_k)
         if len(hidden):
             sums.append((f"sum of {counted(len(hidden), 'more ' + self._kind)}", float(hidden.sum())))
         if not self.exact:

@@ -43,9 +43,9 @@ from pellucid.process import cached_property
 from pellucid.text.function_words import MAX_ENDING_CHARS, differ_by_ending
 from pellucid.text.words import Span
 
-PHRASE, COMMON, OTHERS = "phrase", "common", "others"
+PHRASE, COMMON, OTHER_LINES = "phrase", "common", "others"
 """Kinds of groups beside those of rows; OTHERS is a sum of rows of several kinds."""
-OTHER = "other "
+OTHER_KIND = "other "
 """Before the kind of a sum: "other words", "other dimensions"."""
 CONTEXT_NAME = "not explained by words (context)"
 
@@ -99,7 +99,7 @@ class Group(NamedTuple):
     @property
     def is_sum(self) -> bool:
         """Whether it sums up what has no line of its own."""
-        return self.kind in (OTHERS, CONTEXT, COMMON, REMAINDER) or self.kind.startswith(OTHER)
+        return self.kind in (OTHER_LINES, CONTEXT, COMMON, REMAINDER) or self.kind.startswith(OTHER_KIND)
 
 
 class _Line(NamedTuple):
@@ -118,14 +118,14 @@ class GroupedRows:
         """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to."""
         self._texts, self._score = texts, score
         tables, words, self._rows = _sorted_out(rows, len(texts))
-        places = [set(of_text) for of_text in unknown[: len(texts)]]
+        spans_in = [set(of_text) for of_text in unknown[: len(texts)]]
         for of_table in tables:
-            places[0].update(*of_table.spans1)
-            places[1].update(*of_table.spans2)
+            spans_in[0].update(*of_table.spans1)
+            spans_in[1].update(*of_table.spans2)
         for row in words:
-            for of_text, spans in zip(places, _spans(row)):
+            for of_text, spans in zip(spans_in, _spans(row)):
                 of_text.update(spans)
-        read = [read_words(*of_text) for of_text in zip(texts, places, unknown)]
+        read = [read_words(*of_text) for of_text in zip(texts, spans_in, unknown)]
         self._words = [words_of_text for words_of_text, _ in read]
         numbers = [of_text for _, of_text in read]
         self._alone = [np.zeros(len(of_text.words)) for of_text in self._words]
@@ -144,18 +144,18 @@ class GroupedRows:
         for row in words:
             spans_of = _spans(row)
             # of a word in texts 2 and 3, the text is named whose share of the row is the larger
-            other = 2 if spans_of[2] and (row.contribution < 0 or not spans_of[1]) else 1
-            if other < len(texts) and spans_of[0] and spans_of[other]:
-                share = row.contribution / (len(spans_of[0]) * len(spans_of[other]))
-                for place, other_place in product(spans_of[0], spans_of[other]):
-                    pair = numbers[0][place], numbers[other][other_place]
-                    self._tables[other - 1][pair] += share
+            other_text = 2 if spans_of[2] and (row.contribution < 0 or not spans_of[1]) else 1
+            if other_text < len(texts) and spans_of[0] and spans_of[other_text]:
+                share = row.contribution / (len(spans_of[0]) * len(spans_of[other_text]))
+                for span, other_span in product(spans_of[0], spans_of[other_text]):
+                    pair = numbers[0][span], numbers[other_text][other_span]
+                    self._tables[other_text - 1][pair] += share
                     if self._closeness is not None:  # BM25 counts the two as one word
                         self._closeness[pair] = 1.0
             else:
                 text = next(text for text, spans in enumerate(spans_of) if spans)
-                for place in spans_of[text]:
-                    self._alone[text][numbers[text][place]] += row.contribution / len(spans_of[text])
+                for span in spans_of[text]:
+                    self._alone[text][numbers[text][span]] += row.contribution / len(spans_of[text])
 
     @cached_property
     def _lines(self) -> list[_Line]:
@@ -219,7 +219,7 @@ class GroupedRows:
         That is "" where nothing is near: `far` is the cosine below which words are not. A word with another ending is
         in the other text, too: "document" for "documents". Of words without vectors those are named that add little.
         """
-        words, other = self._words[text], self._words[1 - text]
+        words, other_words = self._words[text], self._words[1 - text]
         table, closeness = self._tables[0], self._closeness
         if text:
             table, closeness = table.T, None if closeness is None else closeness.T
@@ -227,16 +227,18 @@ class GroupedRows:
         is_far = table.sum(axis=1) + self._alone[text] < MIN_WORD_SHARE * abs(self._score)
         if closeness is not None:
             is_far = closeness.max(axis=1, initial=0.0) < far
-        stems = {word[: MAX_ENDING_CHARS + 1] for word in other.words}  # most words share none, which is soon seen
+        stems = {
+            word[: MAX_ENDING_CHARS + 1] for word in other_words.words
+        }  # most words share none, which is soon seen
         least, free = MIN_PAIR_SHARE * _larger_side(table), list[tuple[str, str]]()
         for number in [number for number in words.matched if number not in in_lines]:
             word = words.words[number]
             if is_far[number]:
                 may_be_there = word[: MAX_ENDING_CHARS + 1] in stems
-                if not may_be_there or not any(word == w or differ_by_ending(word, w) for w in other.words):
+                if not may_be_there or not any(word == w or differ_by_ending(word, w) for w in other_words.words):
                     free.append((self._written(text, number), ""))
-            elif closeness is not None and other.matched:
-                partner = max(other.matched, key=closeness[number].item)
+            elif closeness is not None and other_words.matched:
+                partner = max(other_words.matched, key=closeness[number].item)
                 if table[number, partner] > least and closeness[number, partner] >= MIN_CLOSENESS:
                     free.append((self._written(text, number), self._written(1 - text, partner)))
         return free
@@ -258,9 +260,9 @@ class GroupedRows:
         lines = [line for line in lines if abs(line.contribution) > least]
         fixed = [line for line in fixed if abs(line.contribution) > least]
         n_shown = _n_shown(k, len(lines), len(fixed), has_loose=abs(loose) > least)
-        others = self._others(lines[n_shown:], loose)
+        other_lines = self._other_lines(lines[n_shown:], loose)
         named = [line._replace(name="".join(name_pieces(self._texts, line))) for line in lines[:n_shown]]
-        return [*named, *(line for line in (others,) if abs(line.contribution) > least), *fixed]
+        return [*named, *(line for line in (other_lines,) if abs(line.contribution) > least), *fixed]
 
     @cached_property
     def _sorted_lines(self) -> tuple[list[Group], float]:
@@ -299,11 +301,11 @@ class GroupedRows:
         if not rows:
             return []
         kinds = {row.kind for row in rows}
-        kind = f"{OTHER}{kinds.pop()}s" if len(kinds) == 1 else OTHERS
+        kind = f"{OTHER_KIND}{kinds.pop()}s" if len(kinds) == 1 else OTHER_LINES
         name = rows[0].name if len(rows) == 1 else "words of other texts"
         return [self._line(name, math.fsum(row.contribution for row in rows), kind)]
 
-    def _others(self, lines: Sequence[Group], loose: float) -> Group:
+    def _other_lines(self, lines: Sequence[Group], loose: float) -> Group:
         """Return one line for those that are not shown, and for pairs of words that are in none."""
         value = math.fsum([loose, *(line.contribution for line in lines)])
         counts = Counter(line.kind for line in lines)
@@ -311,7 +313,7 @@ class GroupedRows:
         parts = [("all other word pairs" if self._tables else "all other words")] * has_words
         parts += [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
         kinds = [*counts, *["word"] * has_words]
-        return self._line(" and ".join(parts), value, f"{OTHER}{kinds[0]}s" if len(kinds) == 1 else OTHERS)
+        return self._line(" and ".join(parts), value, f"{OTHER_KIND}{kinds[0]}s" if len(kinds) == 1 else OTHER_LINES)
 
 
 def _larger_side(values: Floats) -> float:
@@ -322,10 +324,10 @@ def _larger_side(values: Floats) -> float:
 
 def _sorted_out(rows: Sequence[Row], n_texts: int) -> tuple[list[WordTable], list[Row], list[Row]]:
     """Return the tables of pairs of words, other rows of words that stand in the texts, and all other rows."""
-    tables, others = rows.taken_apart if isinstance(rows, LazyRows) and n_texts == 2 else ([], list(rows))
-    words = [row for row in others if row.kind in (WORD, WORD_PAIR) and any(_spans(row)[:n_texts])]
+    tables, other_rows = rows.taken_apart if isinstance(rows, LazyRows) and n_texts == 2 else ([], list(rows))
+    words = [row for row in other_rows if row.kind in (WORD, WORD_PAIR) and any(_spans(row)[:n_texts])]
     are_words = {row.key for row in words}
-    return tables, words, [row for row in others if row.key not in are_words]
+    return tables, words, [row for row in other_rows if row.key not in are_words]
 
 
 def read_words(text: str, spans: Iterable[Span], unknown: Sequence[Span] = ()) -> tuple[WordsOfText, dict[Span, int]]:
@@ -334,19 +336,19 @@ def read_words(text: str, spans: Iterable[Span], unknown: Sequence[Span] = ()) -
     These are of the words of rows: another case of a word is another of them, and two may overlap. What a hyphen or
     the point of a number ties is one word: "low-cost", "0.75".
     """
-    ordered, places, numbers = sorted(spans), list[Span](), list[int]()
+    ordered, word_spans, numbers = sorted(spans), list[Span](), list[int]()
     compounds = [*(match.span() for match in _COMPOUND.finditer(text)), (len(text), len(text))][::-1]
     for start, end in ordered:
         while compounds[-1][1] <= start < len(text):
             compounds.pop()
         if compounds[-1][0] < end:  # it is a piece of one
             start, end = min(start, compounds[-1][0]), max(end, compounds[-1][1])
-        if places and start < places[-1][1]:
-            places[-1] = places[-1][0], max(end, places[-1][1])
+        if word_spans and start < word_spans[-1][1]:
+            word_spans[-1] = word_spans[-1][0], max(end, word_spans[-1][1])
         else:
-            places.append((start, end))
-        numbers.append(len(places) - 1)
-    words = words_of_text(text, places, unknown)
+            word_spans.append((start, end))
+        numbers.append(len(word_spans) - 1)
+    words = words_of_text(text, word_spans, unknown)
     return words, {span: words.numbers[number] for span, number in zip(ordered, numbers)}
 
 

@@ -69,57 +69,59 @@ class WordsOfText:
         self._content = set(self.words) - small or set(self.words)
         self._carriers = {number_of[word] for word in self._content | (negation & number_of.keys())}
         without_vector = set(unknown)
-        known = {n for n, span in zip(self.numbers, spans) if span not in without_vector} if unknown else self._carriers
-        self.matched = sorted(self._carriers & known)
+        numbers_with_vector = (
+            {n for n, span in zip(self.numbers, spans) if span not in without_vector} if unknown else self._carriers
+        )
+        self.matched = sorted(self._carriers & numbers_with_vector)
 
     @cached_property
     def content(self) -> list[int]:
         """The content words, by their positions among the words."""
-        return [place for place, number in enumerate(self.numbers) if self.words[number] in self._content]
+        return [position for position, number in enumerate(self.numbers) if self.words[number] in self._content]
 
     @cached_property
     def is_tied(self) -> list[bool]:
         """For each word but the last, whether a mark without a blank ties it to the next ("don't")."""
-        return [self._ties(place) for place in range(len(self.spans) - 1)]
+        return [self._ties(position) for position in range(len(self.spans) - 1)]
 
     @cached_property
     def breaks(self) -> list[bool]:
         """For each word but the last, whether punctuation stands after it."""
-        return [self._breaks_after(place) for place in range(len(self.spans) - 1)]
+        return [self._breaks_after(position) for position in range(len(self.spans) - 1)]
 
-    def _gap(self, place: int) -> str:
-        return self._text[self.spans[place][1] : self.spans[place + 1][0]]
+    def _gap(self, position: int) -> str:
+        return self._text[self.spans[position][1] : self.spans[position + 1][0]]
 
-    def _ties(self, place: int) -> bool:
-        gap = self._gap(place)
+    def _ties(self, position: int) -> bool:
+        gap = self._gap(position)
         if gap not in (",", ":"):
             return gap in _TYING_MARKS
-        return all(self.words[number].isdigit() for number in self.numbers[place : place + 2])
+        return all(self.words[number].isdigit() for number in self.numbers[position : position + 2])
 
-    def _breaks_after(self, place: int) -> bool:
-        gap = self._gap(place)
-        return gap not in _BLANKS and not self._ties(place) and ends_phrase(gap)
+    def _breaks_after(self, position: int) -> bool:
+        gap = self._gap(position)
+        return gap not in _BLANKS and not self._ties(position) and ends_phrase(gap)
 
-    def touch(self, place: int, after: int) -> bool:
+    def touch(self, position: int, after: int) -> bool:
         """Whether two words that carry content, by their places, may be one phrase."""
-        if after > place + 1 and self.words[self.numbers[place + 1]] not in self._joining:
+        if after > position + 1 and self.words[self.numbers[position + 1]] not in self._joining:
             return False
-        return not any(map(self._breaks_after, range(place, after)))
+        return not any(map(self._breaks_after, range(position, after)))
 
     def joint_span(self, first: int, second: int) -> Span | None:
         """Return where two words that may be one phrase first stand so, by their numbers; None for nowhere."""
-        for place in [place for place, number in enumerate(self.numbers) if number == first]:
-            after = next((n for n in range(place + 1, len(self.numbers)) if self.numbers[n] in self._carriers), None)
-            if after is not None and self.numbers[after] == second and self.touch(place, after):
-                return self.spans[place][0], self.spans[after][1]
+        for position in [position for position, number in enumerate(self.numbers) if number == first]:
+            after = next((n for n in range(position + 1, len(self.numbers)) if self.numbers[n] in self._carriers), None)
+            if after is not None and self.numbers[after] == second and self.touch(position, after):
+                return self.spans[position][0], self.spans[after][1]
         return None
 
     def everywhere(self, spans: Sequence[Span]) -> tuple[Span, ...]:
         """Return some places, and all others of the words in them that carry content."""
-        places = list(zip(self.numbers, self.spans))
-        inside = {number for number, word in places if any(start <= word[0] < end for start, end in spans)}
+        numbered_spans = list(zip(self.numbers, self.spans))
+        inside = {number for number, word in numbered_spans if any(start <= word[0] < end for start, end in spans)}
         words = inside & self._carriers
-        return tuple(sorted({*spans, *(span for number, span in places if number in words)}))
+        return tuple(sorted({*spans, *(span for number, span in numbered_spans if number in words)}))
 
     def spans_of(self, words: Sequence[int]) -> tuple[Span, ...]:
         """Return where words of a match stand: neighbours together, where they first are so; others everywhere."""
@@ -198,26 +200,26 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText, least: 
                 matches[-1][1].append(partner)
                 continue
         matches.append(([word], [partner]))
-    earned = [part for match in matches for part in _earned(values, *match)]
+    earned = [part for match in matches for part in _split_match(values, *match)]
     different = [match for match in earned if first.words[match[0][0]] != second.words[match[1][0]]]
     for side, words in enumerate((first, second) if different else ()):
         # what joined equal words would no longer be what both texts say
         free = set(words.matched).difference(*(match[side] for match in earned))
         _join_words(values.T if side else values, words, free, different, side)
-    return [Match(tuple(words), tuple(others)) for words, others in earned]
+    return [Match(tuple(words), tuple(partners)) for words, partners in earned]
 
 
-def _earned(values: Floats, words: list[int], others: list[int]) -> list[tuple[list[int], list[int]]]:
+def _split_match(values: Floats, words: list[int], partners: list[int]) -> list[tuple[list[int], list[int]]]:
     """Return a match, cut at words that bring too small a share of it."""
     if len(words) == 1:
-        return [(words, others)]
-    block = values[np.ix_(words, others)]
+        return [(words, partners)]
+    block = values[np.ix_(words, partners)]
     brought = np.minimum(block.sum(axis=1), block.sum(axis=0))
     least = int(brought.argmin())
     if brought[least] >= MIN_WORD_SHARE * block.sum() > 0:
-        return [(words, others)]
+        return [(words, partners)]
     parts = (slice(least), slice(least, least + 1), slice(least + 1, None))
-    return [earned for part in parts if words[part] for earned in _earned(values, words[part], others[part])]
+    return [earned for part in parts if words[part] for earned in _split_match(values, words[part], partners[part])]
 
 
 def join_words(values: Floats, words: WordsOfText, least: float) -> list[tuple[int, ...]]:

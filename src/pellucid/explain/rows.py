@@ -184,8 +184,8 @@ class JoinedRows:
         """Return the tables of all parts, and their other rows."""
         tables, rows, start = list[WordTable](), list[Row](), 0
         for _, length, make in self._parts:
-            of_part, others = take_apart(make, values[start : start + length])
-            tables, rows, start = tables + of_part, rows + others, start + length
+            of_part, other_rows = take_apart(make, values[start : start + length])
+            tables, rows, start = tables + of_part, rows + other_rows, start + length
         return tables, rows
 
 

@@ -33,7 +33,7 @@ _TIED = re.compile(r"\w+(?:[-\u2010\u2011.:]\w+)+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|y|s|es|ed|ing|en?)$")  # of two forms of one word, in English or German
 _NAME = re.compile(r"(?<=[\w,)] )[^\W\d_a-z]\w+|\b\w+[A-Z]\w*")  # a capital that no sentence's beginning gave
 _PIECES = frozenset({"n", "t", "don", "won"})  # of "don't", which are words or letters of their own
-_SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*(?!\W*\d)")  # "no. 7" denies nothing
+_WORD_NOT_NUMBERED = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*(?!\W*\d)")  # "no. 7" denies nothing
 
 
 class Summary(NamedTuple):
@@ -73,26 +73,26 @@ class Summary(NamedTuple):
         sums = [g for g in self.groups if g.is_sum and abs(g.share) >= _MIN_SHARE and g is not unexplained]
         large = "; ".join(f"{g.name} {self._amount(g)}" for g in sums)  # what is in no line, if it is much
         is_pair = len(self.texts) == 2 and self.subject == "Similarity"  # of a query and a document much differs
-        sentences, near = [self._reasons(lines), large], "nearest"
+        sentences, nearest_label = [self._reasons(lines), large], "nearest"
         if is_pair and abs(self.score) < _SLIGHT and all(2 * line.contribution < _SLIGHT for line in lines):
-            sentences, near = [f"{self._opening()}: hardly anything in common"], ""
+            sentences, nearest_label = [f"{self._opening()}: hardly anything in common"], ""
         elif unexplained is not None:  # words without a partner say nothing, either
-            near = ""
+            nearest_label = ""
         elif any(line.share > 0 for line in lines):
-            near = "also near"
+            nearest_label = "also near"
         sentences.append(change)
         if is_pair:
-            sentences += self._beside_reasons(change, explained, near)
+            sentences += self._beside_reasons(change, explained, nearest_label)
         elif missing := [_quoted(word) for of_text in self.free for word, nearest in of_text if not nearest]:
-            sentences.append(f"not in {self.labels[1]}: {_some(missing)}")
+            sentences.append(f"not in {self.labels[1]}: {_listed(missing)}")
         if self.unknown:
             words = {lowercase(word): word for word in self.unknown[::-1]}
             where = {word: is_pair and all(_words([word]) <= _words([text]) for text in self.texts) for word in words}
             named = [_quoted(word) + " (in both texts)" * where[lower] for lower, word in reversed(words.items())]
-            sentences.append(f"{'words without reasons' if is_encoder else 'unknown words'}: {_some(named)}")
+            sentences.append(f"{'words without reasons' if is_encoder else 'unknown words'}: {_listed(named)}")
         if self.partly:
             sentences.append(
-                f"hardly known: {_some([f'{_quoted(w)} (read as {_quoted(r)})' for w, r in self.partly.items()])}"
+                f"hardly known: {_listed([f'{_quoted(w)} (read as {_quoted(r)})' for w, r in self.partly.items()])}"
             )
         if self.checks is None and is_encoder:
             sentences.append("estimated, not checked")
@@ -102,16 +102,19 @@ class Summary(NamedTuple):
         """Yield what is said of two texts beside reasons: words that are in none, and what the texts differ in."""
         differing = dict(differences(self.texts, self.labels))
         written = [{lowercase(word): word for word in _WORD.findall(text)} for text in self.texts]
-        said = function_words([*written[0], *written[1]]).words.union(explained, *differing.values())
-        pairs = [*self.free[0], *((near, word) for word, near in self.free[1])]
-        pairs = [pair for pair in dict.fromkeys(pairs) if all(pair) and said.isdisjoint(_words(pair))]
+        named_words = function_words([*written[0], *written[1]]).words.union(explained, *differing.values())
+        pairs = [*self.free[0], *((nearest, word) for word, nearest in self.free[1])]
+        pairs = [pair for pair in dict.fromkeys(pairs) if all(pair) and named_words.isdisjoint(_words(pair))]
         yield f"{label}: {_pairs(pairs)}" if label and pairs else ""
         alike = _spelled_alike(*written)
-        said = said.union(*alike, oov_words := _words(chain(self.unknown, self.partly)))
-        missing = [[_quoted(w) for w, near in words if not near and lowercase(w) not in said] for words in self.free]
+        named_words = named_words.union(*alike, oov_words := _words(chain(self.unknown, self.partly)))
+        missing = [
+            [_quoted(w) for w, nearest in words if not nearest and lowercase(w) not in named_words]
+            for words in self.free
+        ]
         labelled = zip(missing, self.labels[1::-1], written[::-1]) if label else ()
         yield "; ".join(
-            f"nothing{' known' * (not oov_words.isdisjoint(of_text))} in {text} for {_some(words, 'or')}"
+            f"nothing{' known' * (not oov_words.isdisjoint(of_text))} in {text} for {_listed(words, 'or')}"
             for words, text, of_text in labelled
             if words
         )
@@ -182,8 +185,8 @@ class Summary(NamedTuple):
             return opening + ": no words stand out" * is_of_pairs
         clauses = list(map(self._clause, chosen))
         same = [clause.removeprefix(_SAME) for clause in clauses if clause.startswith(_SAME)]
-        others = [clause for clause in clauses if not clause.startswith(_SAME)]
-        reasons = ", ".join([f"{_SAME}{and_listed(same)}", *others] if same else others)
+        other_clauses = [clause for clause in clauses if not clause.startswith(_SAME)]
+        reasons = ", ".join([f"{_SAME}{and_listed(same)}", *other_clauses] if same else other_clauses)
         if largest < _MIN_SHARE:
             return f"{opening}, spread over many words: {reasons}"
         if falls and max(map(falls.__getitem__, falls.keys() & chosen), default=1.0) < _MIN_SHARE:
@@ -281,16 +284,16 @@ def unsupported_details(claim: str, source: str, passage: str) -> Iterator[str]:
     These are numbers that the source lacks, names that the passage lacks or that stand in each other's place, and a
     negation that only one of the two has.
     """
-    said, is_named = _words([passage]), not _has_no_names((claim,))
+    in_passage, is_named = _words([passage]), not _has_no_names((claim,))
     changes = [change.words for change in find_changes((claim, source))] if is_named else []
     names = [one for one, other in changes if one[:1].isupper() and other[:1].isupper() and not _are_forms(one, other)]
     names += [  # a name has no form of one or two letters
         name for name in (_NAME.findall(claim) if is_named else ()) if lowercase(name) != name
-        and not (_words([name]) <= said or any(len(word) > 2 and _are_forms(name, word) for word in said))
+        and not (_words([name]) <= in_passage or any(len(word) > 2 and _are_forms(name, word) for word in in_passage))
     ]  # fmt: skip
     for what, words in (("numbers", _lone_numbers((claim, source))[0]), ("names", [*dict.fromkeys(names)])):
         if words:
-            yield f"{what} not in the source: {_some(words)}"
+            yield f"{what} not in the source: {_listed(words)}"
     for number, denying in _lone_denials((claim, source)):
         yield f"only the {('answer', 'source')[number]} says {_quoted(denying[0])}"
 
@@ -316,7 +319,7 @@ def _lone_numbers(texts: Sequence[str]) -> list[list[str]]:
 
 def _lone_denials(texts: Sequence[str]) -> list[tuple[int, list[str]]]:
     """Return the index of the text that denies where the other one does not, with its words that do, in lower case."""
-    words = [_SAID.findall(lowercase(text)) for text in texts]
+    words = [_WORD_NOT_NUMBERED.findall(lowercase(text)) for text in texts]
     denying = [
         [w for w in of_text if w in denial or w.endswith(("n't", "n\u2019t"))]
         for of_text, denial in ((of_text, function_words(of_text).negation - _PIECES) for of_text in words)
@@ -357,10 +360,10 @@ def _is_name(words: str, text: str) -> bool:
     return is_capital and re.search(rf"[\w,)] {re.escape(words)}\b", text) is not None
 
 
-def _spelled_alike(words: Iterable[str], others: Collection[str]) -> list[tuple[str, str]]:
+def _spelled_alike(words: Iterable[str], other_words: Collection[str]) -> list[tuple[str, str]]:
     """Return words beside those of another text that differ in a letter inside: what is misspelt, not another form."""
     long = [word for word in words if word.isalpha() and len(word) >= _MIN_SPELLED_CHARS][:_MAX_SPELLED]
-    best = [(word, match) for word in long for match in get_close_matches(word, others, 1, _MIN_SPELLED_ALIKE)]
+    best = [(word, match) for word in long for match in get_close_matches(word, other_words, 1, _MIN_SPELLED_ALIKE)]
     return [(word, match) for word, match in best if word != match and word[-1] == match[-1] and match not in long]
 
 
@@ -398,7 +401,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _some(names: Sequence[str], joint: str = "and") -> str:
+def _listed(names: Sequence[str], joint: str = "and") -> str:
     """Write the first of some names, and say how many more there are."""
     more = len(names) - _MAX_NAMED
     return and_listed([*names[:_MAX_NAMED], *[f"{more:,} more"] * (more > 0)], joint)

@@ -458,7 +458,7 @@ def check_arrays(tensors: Tensors) -> None:
         if kind in ("vectors", *Codes._fields, "bm25.lengths"):
             sizes[name] = passages
         if kind in Codes._fields:
-            sizes |= {f"{other}:{part}": passages for other in Codes._fields}
+            sizes |= {f"{field}:{part}": passages for field in Codes._fields}
         if kind in ("high", "low") and tensors[name].shape[1] != (tensors[f"vectors:{part}"].shape[1] + 1) // 2:
             raise ValueError(f"{name} has another number of dimensions than the vectors")
         if kind == "rows" and name.endswith(".ends"):

@@ -31,20 +31,20 @@ def calibrate(
 ) -> Calibration:  # fmt: skip
     """Fit the curve on queries that the documents answer and on others, see `Index.calibrate`."""
     rng = random.Random(0)
-    own = list(_own_queries(snapshot, rng)) if queries is None else [(query, "") for query in queries]
+    pairs = list(_own_queries(snapshot, rng)) if queries is None else [(query, "") for query in queries]
     if unrelated is None:
         unrelated = rng.sample(bundled_sentences()[0], MAX_CALIBRATION_QUERIES)
-    if min(len(own), len(unrelated)) < MIN_CALIBRATION_QUERIES:
+    if min(len(pairs), len(unrelated)) < MIN_CALIBRATION_QUERIES:
         raise InputError(
-            f"{len(own)} queries that the documents answer and {len(unrelated)} others are too few to calibrate; give "
-            f"at least {MIN_CALIBRATION_QUERIES} of either"
+            f"{len(pairs)} queries that the documents answer and {len(unrelated)} others are too few to calibrate; "
+            f"give at least {MIN_CALIBRATION_QUERIES} of either"
         )
     best, synonyms = list[float](), validate_synonyms(None, snapshot.commit.state.settings)
-    for query, id in [*own, *((query, "") for query in unrelated)]:
+    for query, id in [*pairs, *((query, "") for query in unrelated)]:
         hits = search(plan_query(query, weights, snapshot, word_weights, synonyms=synonyms), 2)
         best += [next((hit.score for hit in hits if hit.id not in left_out), 0.0) for left_out in ((), (id,))]
-    scores, is_answered = np.array(best), np.arange(len(best)) < 2 * len(own)
-    shares = np.where(is_answered, 0.25 / len(own), 0.25 / len(unrelated))
+    scores, is_answered = np.array(best), np.arange(len(best)) < 2 * len(pairs)
+    shares = np.where(is_answered, 0.25 / len(pairs), 0.25 / len(unrelated))
     mean, spread = float(scores.mean()), float(scores.std()) or 1.0
     inputs, odds = np.stack([np.ones(len(scores)), (scores - mean) / spread], axis=1), np.zeros(2)
     for _ in range(_NEWTON_STEPS):

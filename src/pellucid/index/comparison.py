@@ -65,12 +65,14 @@ def _checked(options: Any) -> Settings:
     return options
 
 
-def with_settings(asked: SearchQuery, index_folder: Path) -> SearchQuery:
+def with_settings(request: SearchQuery, index_folder: Path) -> SearchQuery:
     """Return a query with what the settings that it names say of options that it does not give."""
-    if asked.settings is None:
-        return asked
-    options = read_settings(index_folder, asked.settings).items()
-    return replace(asked, settings=None, **{name: v for name, v in options if getattr(asked, name) == DEFAULTS[name]})
+    if request.settings is None:
+        return request
+    options = read_settings(index_folder, request.settings).items()
+    return replace(
+        request, settings=None, **{name: v for name, v in options if getattr(request, name) == DEFAULTS[name]}
+    )
 
 
 class ChangedQuery(NamedTuple):
@@ -113,8 +115,8 @@ class SettingsComparison(Report):
     gain: tuple[float, float, float] | None = None
 
     def _parts(self) -> Iterator[AnyPart]:
-        asked = counted(self.queries, "query", "queries")
-        yield Heading("Two settings", asked, f"{len(self.changes):,} with other first {self.top_k} hits")
+        n_queries = counted(self.queries, "query", "queries")
+        yield Heading("Two settings", n_queries, f"{len(self.changes):,} with other first {self.top_k} hits")
         if self.ndcg and self.gain:
             gain, low, high = (signed(value, 1) for value in self.gain)
             verdict = "undecided" if self.gain[1] <= 0 <= self.gain[2] else "better" if self.gain[0] > 0 else "worse"
@@ -136,18 +138,20 @@ def compare(
     first, second = map(_checked, (first, second))
     if not isinstance(queries, Mapping):
         raise InputError(f"queries are {shown(queries, 80)}; give a dict: id -> text")
-    found: list[dict[str, list[str]]] = [{}, {}]
+    ids_by_setting: list[dict[str, list[str]]] = [{}, {}]
     changes: list[ChangedQuery] = []
     for key, text in by_id(queries, "query").items():
-        asked = [SearchQuery(query=text, top_k=top_k, **settings) for settings in (first, second)]
-        before, after = ([hit.id for hit in run(snapshot, one)] for one in asked)
-        found[0][key], found[1][key] = before, after
+        requests = [SearchQuery(query=text, top_k=top_k, **settings) for settings in (first, second)]
+        before, after = ([hit.id for hit in run(snapshot, request)] for request in requests)
+        ids_by_setting[0][key], ids_by_setting[1][key] = before, after
         if before != after:
-            changes.append(_change(snapshot, asked, before, after))
+            changes.append(_change(snapshot, requests, before, after))
     if relevant is None:
         return SettingsComparison(len(queries), top_k, tuple(changes))
     judged = JudgedQueries(snapshot, queries, relevant)
-    values = [judged.measured({key: ids[key] for key in judged.texts}, [f"ndcg_cut.{top_k}"])[0] for ids in found]
+    values = [
+        judged.measured({key: ids[key] for key in judged.texts}, [f"ndcg_cut.{top_k}"])[0] for ids in ids_by_setting
+    ]
     gains = values[1] - values[0]
     means = gains[np.random.default_rng(0).integers(0, len(gains), (_N_RESAMPLES, len(gains)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
@@ -157,12 +161,16 @@ def compare(
     )  # fmt: skip
 
 
-def _change(snapshot: Snapshot, asked: Sequence[SearchQuery], before: list[str], after: list[str]) -> ChangedQuery:
+def _change(snapshot: Snapshot, requests: Sequence[SearchQuery], before: list[str], after: list[str]) -> ChangedQuery:
     """Return what became of the first hits of a query, and the terms of the best that entered."""
     entered, left = [id for id in after if id not in before], [id for id in before if id not in after]
     document = [*entered, *after, *before][0]
-    hits = [score_document(plan_of(snapshot, one), *snapshot.commit.locate(document)) for one in asked]
+    hits = [score_document(plan_of(snapshot, request), *snapshot.commit.locate(document)) for request in requests]
     rows = sorted((hits[1].explain() - hits[0].explain()).rows, key=lambda row: -abs(row.contribution))[:MAX_MOVED_ROWS]
     return ChangedQuery(
-        asked[0].query, tuple(entered), tuple(left), document, tuple(TopRow(row.name, row.contribution) for row in rows)
+        requests[0].query,
+        tuple(entered),
+        tuple(left),
+        document,
+        tuple(TopRow(row.name, row.contribution) for row in rows),
     )

@@ -196,10 +196,10 @@ class Hit:
 
         Of a hit whose `probability` is below 0.5 it says so.
         """
-        why, said = self._explanation.summary(), " ".join(self.snippet.split())
+        why, snippet = self._explanation.summary(), " ".join(self.snippet.split())
         if (probability := self.probability) is not None and probability < WEAK_PROBABILITY:
             why += f" Weak: it answers the query with a probability of {probability:.2f}."
-        return f'{why} In the document: "{said}"' if said else why
+        return f'{why} In the document: "{snippet}"' if snippet else why
 
     @cached_property
     def marks(self) -> HitMarks:
@@ -453,8 +453,8 @@ def _snippet(text: str, marks: Sequence[Mark]) -> str:
     main = max(sentences, key=lambda span: _distinct_sum(sums, sentences[span]), default=(0, 0))
     words = [match.span() for match in _WRITTEN_WORD.finditer(text, *main)]
     at_word = [(bisect_right(words, (start, len(text))) - 1, word) for start, word in sentences.get(main, ())]
-    near = [[(n, word) for n, word in at_word if 0 <= n - first < SNIPPET_WORDS] for first, _ in at_word]
-    best = max(near, key=lambda of_words: _distinct_sum(sums, of_words), default=[])
+    nearby = [[(n, word) for n, word in at_word if 0 <= n - first < SNIPPET_WORDS] for first, _ in at_word]
+    best = max(nearby, key=lambda of_words: _distinct_sum(sums, of_words), default=[])
     if not best:
         return ""
     left = max(0, min((best[0][0] + best[-1][0] - SNIPPET_WORDS) // 2 + 1, len(words) - SNIPPET_WORDS))
@@ -515,7 +515,9 @@ class HitBlock:
             (segments[self._passages[position].segment], self._passages[position].passage) for position in positions
         ]
         passages = Passages(texts, self.plan.snapshot.words, stored)
-        return texts, {name: asked.terms(passages, is_measured=is_measured) for name, asked in self.plan.parts.items()}
+        return texts, {
+            name: part_query.terms(passages, is_measured=is_measured) for name, part_query in self.plan.parts.items()
+        }
 
     def scores(self, position: int, texts: list[str]) -> Floats:
         """Return the scores of texts in the place of a passage, float64 [texts]; the index's statistics stay."""
@@ -527,7 +529,7 @@ class HitBlock:
                 raise InputError(
                     f"{named} was given, and is not what the model gives for the passage: nothing to check"
                 )
-        scores = np.sum([asked.text_scores(texts) for asked in self.plan.parts.values()], axis=0)
+        scores = np.sum([part_query.text_scores(texts) for part_query in self.plan.parts.values()], axis=0)
         return scores + self._passages[position].parts.get(BOOST, 0.0)  # type: ignore[no-any-return]  # whatever the text
 
     def _indexed(self, position: int) -> str:

@@ -335,11 +335,11 @@ class Index(DocumentCollection):
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
-        asked = SearchQuery(
+        request = SearchQuery(
             query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, group_by, min_score,
             min_probability, rerank, rerank_top, settings,
         )  # fmt: skip
-        return run(self.snapshot(), with_settings(asked, self.folder))
+        return run(self.snapshot(), with_settings(request, self.folder))
 
     def why_not(
         self,
@@ -387,11 +387,11 @@ class Index(DocumentCollection):
         Raises:
             InputError: an argument has a value that cannot be used, or `rerank` or `group_by` is given.
         """
-        asked = SearchQuery(
+        request = SearchQuery(
             query, top_k, offset, where, weights, word_weights, steer, synonyms, boosts, group_by, min_score,
             min_probability, rerank, rerank_top, settings,
         )  # fmt: skip
-        return why_not(self.snapshot(), with_settings(asked, self.folder), id)
+        return why_not(self.snapshot(), with_settings(request, self.folder), id)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None,
@@ -403,10 +403,10 @@ class Index(DocumentCollection):
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
         snapshot = self.snapshot()
-        asked = SearchQuery(
+        request = SearchQuery(
             query, weights=weights, word_weights=word_weights, steer=steer, synonyms=synonyms, boosts=boosts
         )
-        return score_document(plan_of(snapshot, asked), *snapshot.commit.locate(id))
+        return score_document(plan_of(snapshot, request), *snapshot.commit.locate(id))
 
     def evaluate(
         self,
@@ -480,8 +480,10 @@ class Index(DocumentCollection):
             InputError: an unknown option, or one with a value that cannot be used.
         """
         check_integer("top_k", top_k)
-        one, other = (read_settings(self.folder, of) if isinstance(of, str) else of for of in (first, second))
-        return compare(self.snapshot(), queries, one, other, relevant, top_k)
+        first_settings, second_settings = (
+            read_settings(self.folder, of) if isinstance(of, str) else of for of in (first, second)
+        )
+        return compare(self.snapshot(), queries, first_settings, second_settings, relevant, top_k)
 
     def check(self, checks: Checks) -> list[FailedCheck]:
         """Search for documents that queries must find; return the checks that fail, with the ranks that these have.

@@ -36,8 +36,8 @@ def write_judgement(index_folder: Path, query: str, id: str, grade: int | None) 
         queries, grades = read_judgements(index_folder)
         query_id = hashlib.sha256(query.encode()).hexdigest()[:16]
         queries[query_id] = query
-        others = {document: n for document, n in grades.get(query_id, {}).items() if document != id}
-        grades[query_id] = others if grade is None else {**others, id: grade}
+        other_grades = {document: n for document, n in grades.get(query_id, {}).items() if document != id}
+        grades[query_id] = other_grades if grade is None else {**other_grades, id: grade}
         lines = (json.dumps({"_id": key, "text": text}) for key, text in queries.items())
         rows = (f"{key}\t{document}\t{n}" for key, judged in grades.items() for document, n in judged.items())
         for name, content in ((_QUERIES, lines), (_QRELS, ("query-id\tcorpus-id\tscore", *rows))):

@@ -68,7 +68,7 @@ class Question(NamedTuple):
     rows: Mapping[str, Any]
 
 
-class Asked(ABC):
+class PartQuery(ABC):
     """A query as a part reads it that knows a word of it, times the weight of the part.
 
     For a search, a dense one has `row_scores`, which gives the scores of passages by their stored rows; another, but
@@ -91,17 +91,17 @@ class Asked(ABC):
         """Return what the part adds to the scores of texts that are not in the index."""
 
 
-class Reading(NamedTuple):
+class ParsedQuery(NamedTuple):
     """What a part says of a query.
 
     Attributes:
-        asked: the query as it reads it; None where it knows nothing of it.
+        query: the query as it reads it; None where it knows no word of it.
         unknown: where words stand that it does not know; None where it does not say.
         ignored: where words stand that it leaves out.
         directions: that the vector of a query is moved in.
     """
 
-    asked: Asked | None
+    query: PartQuery | None
     unknown: set[Span] | None
     ignored: set[Span] | None = None
     directions: Directions | None = None
@@ -119,7 +119,7 @@ class Part(ABC):
         """Return what makes the rows of passages during one change of an index; for one thread."""
 
     @abstractmethod
-    def ask(self, question: Question, weight: float) -> Reading:
+    def ask(self, question: Question, weight: float) -> ParsedQuery:
         """Read a query."""
 
 
@@ -139,7 +139,7 @@ class Bm25(Part):
         """Return what counts terms."""
         return TermCounter(self._analyser).count
 
-    def ask(self, question: Question, weight: float) -> Reading:
+    def ask(self, question: Question, weight: float) -> ParsedQuery:
         """Find the terms of a query, and the passages that have them."""
         query_terms, commit = self._analyser.query(question.text), question.commit
         synonyms = self._synonyms(question, query_terms) if question.synonyms else {}
@@ -154,22 +154,22 @@ class Bm25(Part):
             terms_of_word = weights.keys() & self._analyser.terms(word)
             weights |= {term: word_weight * weights[term] for term in terms_of_word}
         absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
-        known = Bm25Asked(question, query_terms.spans, weights, synonyms.keys()) if weights else None
-        return Reading(known, _spans_without_passages(query_terms, passages_with), absent_acronyms)
+        known = Bm25Query(question, query_terms.spans, weights, synonyms.keys()) if weights else None
+        return ParsedQuery(known, _spans_without_passages(query_terms, passages_with), absent_acronyms)
 
     def _synonyms(self, question: Question, query_terms: QueryTerms) -> dict[str, tuple[float, frozenset[str]]]:
         """Return terms of synonyms that the query lacks, each with weight and terms that it stands for; add spans."""
-        synonyms, said = dict[str, tuple[float, frozenset[str]]](), frozenset(query_terms.weights)
+        synonyms, searched_terms = dict[str, tuple[float, frozenset[str]]](), frozenset(query_terms.weights)
         for words, texts in question.synonyms.items():
-            own = self._analyser.query_terms(words)
-            for terms in map(self._analyser.query_terms, texts) if own and own <= said else ():
+            word_terms = self._analyser.query_terms(words)
+            for terms in map(self._analyser.query_terms, texts) if word_terms and word_terms <= searched_terms else ():
                 for term in sorted(terms - query_terms.spans.keys()):
-                    query_terms.spans[term] = sorted({span for word in own for span in query_terms.spans[word]})
-                    synonyms[term] = SYNONYM_WEIGHT / len(terms), own
+                    query_terms.spans[term] = sorted({span for word in word_terms for span in query_terms.spans[word]})
+                    synonyms[term] = SYNONYM_WEIGHT / len(terms), word_terms
         return synonyms
 
 
-class Bm25Asked(Asked):
+class Bm25Query(PartQuery):
     """The terms of BM25 that a query has."""
 
     def __init__(
@@ -246,7 +246,7 @@ def _spans_without_passages(query_terms: QueryTerms, passages_with: Mapping[str,
 # --- Models ---
 
 
-class ModelAsked(Asked):
+class ModelQuery(PartQuery):
     """A query as a model with dense rows reads it."""
 
     is_dense = True
@@ -282,7 +282,7 @@ class ModelAsked(Asked):
         return read if self._directions is None else self._directions.added_to(read, rows)
 
 
-class SparseAsked(ModelAsked):
+class SparseQuery(ModelQuery):
     """A query as a model with sparse rows reads it."""
 
     is_dense = False
@@ -300,7 +300,7 @@ class SparseAsked(ModelAsked):
         return (rows @ self.vector.T).toarray().ravel()  # type: ignore[no-any-return]
 
 
-class MultiVectorAsked(ModelAsked):
+class MultiVectorPartQuery(ModelQuery):
     """A query as a model with a vector for each token reads it; its score is MaxSim."""
 
     is_dense = False
@@ -315,7 +315,7 @@ class MultiVectorAsked(ModelAsked):
         return largest_products(self.vector, *flattened(rows)).sum(axis=1)  # type: ignore[no-any-return]
 
 
-class StaticAsked(ModelAsked):
+class StaticQuery(ModelQuery):
     """A query as a static model reads it."""
 
     def terms(self, passages: Passages, *, is_measured: bool = False) -> TermsOfPassage:
@@ -337,7 +337,7 @@ class ModelPart(Part):
     """
 
     is_sparse: ClassVar[bool] = False
-    asked: ClassVar[type[ModelAsked]] = ModelAsked
+    query_type: ClassVar[type[ModelQuery]] = ModelQuery
 
     def __init__(self, name: str, encoder: Embedder, source: Any) -> None:
         """Take an opened model, and what it was opened by."""
@@ -368,7 +368,7 @@ class ModelPart(Part):
     def _units(self, rows: Any) -> DocumentRows:
         return self.encoder.similarity_rows(rows).astype(np.float32, copy=False)
 
-    def ask(self, question: Question, weight: float) -> Reading:
+    def ask(self, question: Question, weight: float) -> ParsedQuery:
         """Read a query, and say which of its words the model does not know."""
         text, function_words = question.text, question.words.analyser.function_words
         query, directions = self.encoder.analyze_texts([text], ["query"])[0], self._directions(question, weight)
@@ -376,7 +376,7 @@ class ModelPart(Part):
             row = self.checked_rows(query.vector)[:1]
         query.unit = row[0]
         if not stored_numbers(query.unit).any():
-            return Reading(None, None, directions=directions)
+            return ParsedQuery(None, None, directions=directions)
         words, (coverage, gaps) = split_words(text), query.coverage_and_gaps
         guesses = {  # what the model reads as something that is little of it
             lowercase(word) for word, read_as in coverage.read_as if not is_recognizable_prefix(read_as, word)
@@ -387,12 +387,12 @@ class ModelPart(Part):
             for word in words
         ]
         if words and not _has_known_word(statuses):
-            return Reading(None, unknown, directions=directions)
+            return ParsedQuery(None, unknown, directions=directions)
         if question.word_weights:
             query = query.reweighted(question.word_weights)
         weight /= self._own_score(query.unit)
         vector = query.unit * np.float32(weight)
-        return Reading(self.asked(self, query, vector, weight, directions), unknown, directions=directions)
+        return ParsedQuery(self.query_type(self, query, vector, weight, directions), unknown, directions=directions)
 
     def _own_score(self, unit: Any) -> float:
         """Return what a query would score with itself, which counts as 1; cosines do as they are."""
@@ -400,7 +400,7 @@ class ModelPart(Part):
 
     def _directions(self, question: Question, weight: float) -> Directions | None:
         """Return what texts move the query's vector by, each a term of every hit; None where the model knows none."""
-        steer, texts = question.steer, list(question.steer) if self.asked.is_dense else []
+        steer, texts = question.steer, list(question.steer) if self.query_type.is_dense else []
         if not texts:
             return None
         rows = self.query_rows(texts).astype(np.float64)
@@ -413,7 +413,7 @@ class ModelPart(Part):
 class SparsePart(ModelPart):
     """A model with sparse rows, in CSR."""
 
-    is_sparse, asked = True, SparseAsked
+    is_sparse, query_type = True, SparseQuery
 
     def _units(self, rows: Any) -> DocumentRows:
         rows = super()._units(rows).tocsr()
@@ -432,7 +432,7 @@ class SparsePart(ModelPart):
 class MultiVectorPart(ModelPart):
     """A model with a vector for each token: late interaction."""
 
-    asked = MultiVectorAsked
+    query_type = MultiVectorPartQuery
 
     def _units(self, rows: Any) -> DocumentRows:
         return self.encoder.similarity_rows(rows)
@@ -450,7 +450,7 @@ class StaticPart(ModelPart):
     def _units(self, rows: Any) -> DocumentRows:
         return rows  # they have length 1
 
-    def ask(self, question: Question, weight: float) -> Reading:
+    def ask(self, question: Question, weight: float) -> ParsedQuery:
         """Find the words of a query in the table."""
         query_words, spelled = question.words.query_words(self.name, question.text)
         statuses, directions = [status for _, status, _ in query_words], self._directions(question, weight)
@@ -459,10 +459,10 @@ class StaticPart(ModelPart):
             spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
             pairs = WordPairs(self.encoder, question.text, spans_by_row, spelled, weight, question.word_weights)
             if pairs.vector.any():
-                return Reading(
-                    StaticAsked(self, pairs, pairs.vector, weight, directions), unknown, directions=directions
+                return ParsedQuery(
+                    StaticQuery(self, pairs, pairs.vector, weight, directions), unknown, directions=directions
                 )
-        return Reading(None, unknown, directions=directions)
+        return ParsedQuery(None, unknown, directions=directions)
 
 
 def _has_known_word(statuses: Sequence[int]) -> bool:
@@ -506,7 +506,7 @@ class Boost(NamedTuple):
         return (self.weight * shares).astype(np.float32)  # type: ignore[no-any-return]
 
 
-class BoostsAsked(Asked):
+class BoostsQuery(PartQuery):
     """The boosts of a search as a part of its score: what shares nothing else with the query is no hit."""
 
     def __init__(self, boosts: Sequence[Boost]) -> None:
@@ -535,7 +535,7 @@ def parse_boosts(boosts: Boosts, fields: Fields) -> tuple[Boost, ...]:
     """Return the boosts of a search, see `Index.search`."""
     if not isinstance(boosts, (list, tuple, type(None))) or len(boosts or ()) > MAX_BOOSTS:
         raise InputError(f"boosts are {shown(boosts)}; give a list of at most {MAX_BOOSTS}, {_BOOST_FORMS}")
-    parsed = [_parse_boost(given, fields) for given in boosts or ()]
+    parsed = [_parse_boost(boost, fields) for boost in boosts or ()]
     names = [boost.name for boost in parsed]  # such as "recent day" of two half-lives
     return tuple(
         boost._replace(name=f"{name} ({names[:n].count(name) + 1})") if name in names[:n] else boost
@@ -543,19 +543,19 @@ def parse_boosts(boosts: Boosts, fields: Fields) -> tuple[Boost, ...]:
     )
 
 
-def _parse_boost(given: Any, fields: Fields) -> Boost:
-    kinds = [kind for kind in _BOOST_KEYS if isinstance(given, Mapping) and given.get(kind) is not None]
-    if len(kinds) != 1 or not _BOOST_KEYS[kinds[0]].issuperset(given):
-        raise InputError(f"a boost is {shown(given)}; give a dict {_BOOST_FORMS}")
-    check_number(f"the weight of the boost {shown(given)}", given.get("weight"), least=-MAX_BOOST, most=MAX_BOOST)
+def _parse_boost(boost: Any, fields: Fields) -> Boost:
+    kinds = [kind for kind in _BOOST_KEYS if isinstance(boost, Mapping) and boost.get(kind) is not None]
+    if len(kinds) != 1 or not _BOOST_KEYS[kinds[0]].issuperset(boost):
+        raise InputError(f"a boost is {shown(boost)}; give a dict {_BOOST_FORMS}")
+    check_number(f"the weight of the boost {shown(boost)}", boost.get("weight"), least=-MAX_BOOST, most=MAX_BOOST)
     if "where" in kinds:
-        where = parse_where(given["where"], fields)
-        return Boost(condition_text(given["where"]), float(given["weight"]), where)
-    half_life_days, field = given.get("half_life_days"), str(given["recent"])
-    check_number(f"half_life_days of the boost {shown(given)}", half_life_days, least=0.001, most=1e6)
-    moment = str(datetime.now(timezone.utc).isoformat() if given.get("now") is None else given["now"])
+        where = parse_where(boost["where"], fields)
+        return Boost(condition_text(boost["where"]), float(boost["weight"]), where)
+    half_life_days, field = boost.get("half_life_days"), str(boost["recent"])
+    check_number(f"half_life_days of the boost {shown(boost)}", half_life_days, least=0.001, most=1e6)
+    moment = str(datetime.now(timezone.utc).isoformat() if boost.get("now") is None else boost["now"])
     return Boost(
-        f"recent {field}", float(given["weight"]), parse_where({field: {"gte": moment}}, fields), half_life_days * DAY_S
+        f"recent {field}", float(boost["weight"]), parse_where({field: {"gte": moment}}, fields), half_life_days * DAY_S
     )
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError
 from pellucid.explain.rows import BOOST
 from pellucid.index.commits import Commit
-from pellucid.index.parts import Asked, Bm25, Boost, BoostsAsked, ModelPart, Part, Question, StaticPart
+from pellucid.index.parts import Bm25, Boost, BoostsQuery, ModelPart, Part, PartQuery, Question, StaticPart
 from pellucid.index.settings import BM25, Calibration, stored_calibration
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
@@ -82,7 +82,7 @@ class QueryPlan:
     query: str
     shares: Mapping[str, float]
     snapshot: Snapshot
-    parts: Mapping[str, Any]  # of Asked
+    parts: Mapping[str, Any]  # of PartQuery
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
     calibration: Calibration | None = None
@@ -96,7 +96,7 @@ class QueryPlan:
     @cached_property
     def dense(self) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
         """The names of the dense parts, and their vectors one after the other."""
-        vectors = {name: asked.vector for name, asked in self.parts.items() if asked.is_dense}
+        vectors = {name: part_query.vector for name, part_query in self.parts.items() if part_query.is_dense}
         return tuple(vectors), np.concatenate([np.zeros(0, np.float32), *vectors.values()])
 
     @cached_property
@@ -138,25 +138,27 @@ def plan_query(
     """
     question = Question(query, snapshot.words, snapshot.commit, word_weights, steer, synonyms, rows)
     parts = snapshot.parts
-    readings = {name: parts[name].ask(question, weight) for name, weight in shares.items() if weight > 0}
-    known_texts = {row.key[1] for reading in readings.values() if reading.directions for row in reading.directions.rows}
+    parsed_queries = {name: parts[name].ask(question, weight) for name, weight in shares.items() if weight > 0}
+    known_texts = {
+        row.key[1] for parsed in parsed_queries.values() if parsed.directions for row in parsed.directions.rows
+    }
     if oov := [text for text in steer if text not in known_texts]:
         raise InputError(
             f"steer has {', '.join(map(repr, oov)):.120}, and no dense model of this search knows a word of it. "
             "Use other words, or give a dense part a weight above 0"
         )
-    decisive = [readings[BM25]] if BM25 in readings else readings.values()
-    unknown_spans = [reading.unknown for reading in decisive if reading.unknown is not None]
-    ignored = [span for reading in readings.values() for span in reading.ignored or ()]
+    decisive = [parsed_queries[BM25]] if BM25 in parsed_queries else parsed_queries.values()
+    unknown_spans = [parsed.unknown for parsed in decisive if parsed.unknown is not None]
+    ignored = [span for parsed in parsed_queries.values() for span in parsed.ignored or ()]
     calibration = stored_calibration(snapshot.commit.state.settings)
     is_other = steer or boosts or synonyms != snapshot.commit.state.settings.get("synonyms", {})
     if calibration and (is_other or (calibration.weights, calibration.word_weights) != (shares, word_weights)):
         calibration = None
-    asked: dict[str, Asked] = {name: reading.asked for name, reading in readings.items() if reading.asked}
+    part_queries: dict[str, PartQuery] = {name: parsed.query for name, parsed in parsed_queries.items() if parsed.query}
     if boosts and BOOST in shares:
         raise InputError(f"a model of the index is called {BOOST!r}; rebuild it under another name to use boosts")
     return QueryPlan(
-        query, shares, snapshot, {**asked, BOOST: BoostsAsked(boosts)} if asked and boosts else asked,
+        query, shares, snapshot, part_queries | ({BOOST: BoostsQuery(boosts)} if part_queries and boosts else {}),
         _words_at(query, set.intersection(*unknown_spans) if unknown_spans else ()), _words_at(query, ignored),
         calibration,
     )  # fmt: skip
@@ -165,9 +167,9 @@ def plan_query(
 def one_letter_away(form: str, alphabet: Iterable[str]) -> set[str]:
     """Return a word with a letter left out, put in, replaced, or two of them swapped."""
     neighbours, letters = set[str](), list(alphabet)
-    for start, rest in ((form[:n], form[n:]) for n in range(len(form) + 1)):
-        neighbours |= {start + rest[1:], start + rest[1:2] + rest[:1] + rest[2:]}
-        neighbours.update(start + letter + tail for letter in letters for tail in (rest, rest[1:]))
+    for start, tail_letters in ((form[:n], form[n:]) for n in range(len(form) + 1)):
+        neighbours |= {start + tail_letters[1:], start + tail_letters[1:2] + tail_letters[:1] + tail_letters[2:]}
+        neighbours.update(start + letter + tail for letter in letters for tail in (tail_letters, tail_letters[1:]))
     return neighbours - {form}
 
 

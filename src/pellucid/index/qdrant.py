@@ -35,7 +35,7 @@ from pellucid.index.documents import (
 from pellucid.index.hits import Hits, ScoredPassage, hits_for
 from pellucid.index.metadata import COLUMNS_PER_FIELD, column_kind, kind_of, parse_where, timestamp
 from pellucid.index.models import model_labels, open_models, open_stored_models, store_models
-from pellucid.index.parts import Asked, Bm25Asked
+from pellucid.index.parts import Bm25Query, PartQuery
 from pellucid.index.plan import Snapshot
 from pellucid.index.query import Conditions, SearchQuery, Synonyms, Weights
 from pellucid.index.search import plan_of
@@ -69,7 +69,7 @@ class QdrantIndex:
         Raises:
             IndexFolderError: there is no such collection, it is no index, or a model is not the one it was made with.
         """
-        self.client, self.name, place = _client_of(client, name), name, Path(name)
+        self.client, self.name, path = _client_of(client, name), name, Path(name)
         stored = None
         if self.client.collection_exists(name):
             stored = (self.client.get_collection(name).config.metadata or {}).get("pellucid")
@@ -80,8 +80,8 @@ class QdrantIndex:
             raise IndexFolderError(
                 f"the collection {shown(name)} is not there, or holds no index. Make one: QdrantIndex.create"
             ) from error
-        check_analyser(self._settings, place / "settings")
-        opened = open_stored_models(place, self._settings["models"], models or {}, check=True)
+        check_analyser(self._settings, path / "settings")
+        opened = open_stored_models(path, self._settings["models"], models or {}, check=True)
         self._snapshot = Snapshot.from_commit(Commit(IndexState(self._settings), (), (0, 0, 0)), opened)
 
     @classmethod
@@ -230,13 +230,13 @@ class QdrantIndex:
         Raises:
             InputError: an argument has a value that cannot be used.
         """
-        asked = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score=min_score)
+        request = SearchQuery(query, top_k, offset, where, weights, word_weights, steer, synonyms, min_score=min_score)
         conditions = _filter_for(where)
-        found, n_passages = _Found(self), self._count()
+        passages, n_passages = _FoundPassages(self), self._count()
         state = IndexState(
             self._settings, documents=len(self), passages=n_passages, terms=self._average_length() * n_passages,  # type: ignore[arg-type]
         )  # fmt: skip
-        plan = plan_of(self._snapshot._replace(commit=Commit(state, (found,), (0, 0, 0))), asked)  # type: ignore[arg-type]
+        plan = plan_of(self._snapshot._replace(commit=Commit(state, (passages,), (0, 0, 0))), request)  # type: ignore[arg-type]
         n_candidates = max(MIN_CANDIDATES, CANDIDATES_PER_HIT * (top_k + offset))
         asked_of = {name: _query_for(asked_part) for name, asked_part in plan.parts.items()}
         requests = [
@@ -248,8 +248,8 @@ class QdrantIndex:
             for name, vector in asked_of.items()
         ]  # fmt: skip
         answers = self.client.query_batch_points(self.name, requests) if requests else []
-        found.points = list({point.id: point for answer in answers for point in answer.points}.values())
-        best = self._best_passages(found.points, asked_of, list(plan.weights))[: top_k + offset]
+        passages.points = list({point.id: point for answer in answers for point in answer.points}.values())
+        best = self._best_passages(passages.points, asked_of, list(plan.weights))[: top_k + offset]
         # What the last candidate of each part has, no passage that was not sent can surpass.
         most = sum(a.points[-1].score for a in answers if len(a.points) == n_candidates)
         is_proven = all(len(answer.points) < n_candidates for answer in answers) or (
@@ -282,7 +282,7 @@ class QdrantIndex:
         return sorted(best.values(), key=lambda item: (-item[0], points[item[1].row].payload["id"]))
 
 
-class _Found:
+class _FoundPassages:
     """The passages that a search was sent, read as a segment that holds no others; the server counts terms."""
 
     name = "the collection"
@@ -306,8 +306,10 @@ class _Found:
 
     def document(self, row: int) -> Document:
         """Return the document of a passage."""
-        of = self.points[row].payload
-        return Document(0, of["id"], of["title"], of["text"], of["metadata"], tuple(of["ends"]))
+        payload = self.points[row].payload
+        return Document(
+            0, payload["id"], payload["title"], payload["text"], payload["metadata"], tuple(payload["ends"])
+        )
 
     def first_passage(self, row: int) -> int:
         """Return the number that the first passage of a document has, counted from that of a passage of it."""
@@ -341,11 +343,11 @@ def _sparse(numbers: Any, values: Any) -> Any:
     return qdrant.SparseVector(indices=np.asarray(numbers).tolist(), values=np.asarray(values, np.float64).tolist())
 
 
-def _query_for(asked: Asked) -> Any:
+def _query_for(part_query: PartQuery) -> Any:
     """Return what a part asks of the server: a row, or a sparse vector."""
-    if isinstance(asked, Bm25Asked):
-        return _sparse(list(map(_number_of, asked.weights)), list(asked.weights.values()))
-    return asked.vector if asked.is_dense else _sparse(asked.vector.indices, asked.vector.data)
+    if isinstance(part_query, Bm25Query):
+        return _sparse(list(map(_number_of, part_query.weights)), list(part_query.weights.values()))
+    return part_query.vector if part_query.is_dense else _sparse(part_query.vector.indices, part_query.vector.data)
 
 
 def _number_of(term: str) -> int:
@@ -384,7 +386,7 @@ def _fields(metadata: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
 def _filter_for(where: Conditions) -> Any:
     """Return conditions as the server reads them."""
     alternatives: Any = where if isinstance(where, Sequence) else [where]
-    named = chain.from_iterable(one for one in alternatives if isinstance(one, Mapping))
+    named = chain.from_iterable(alternative for alternative in alternatives if isinstance(alternative, Mapping))
     names = list(dict.fromkeys(canonicalize(name) for name in named if isinstance(name, str)))
     alternatives = parse_where(where, {name: (number, "ndsb") for number, name in enumerate(names)})
     filters = [
@@ -422,4 +424,4 @@ def _condition(names: Sequence[str], condition: Any) -> Any:
         qdrant.Range(gte=start if start > -math.inf else None, lt=end if end < math.inf else None)
         for start, end in intervals
     ]
-    return qdrant.Filter(should=[qdrant.FieldCondition(key=key, range=one) for one in ranges])
+    return qdrant.Filter(should=[qdrant.FieldCondition(key=key, range=interval) for interval in ranges])

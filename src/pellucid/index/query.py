@@ -24,7 +24,7 @@ Conditions = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 class Option(NamedTuple):
     """What an option means, for the doors that describe it, and the least and the most that a number may be."""
 
-    about: str
+    help: str
     least: float = -math.inf
     most: float = math.inf
 
@@ -32,7 +32,7 @@ class Option(NamedTuple):
         """Return the JSON schema of a field with this option, which pydantic asks for; pellucid does not need it."""
         ends = {"minimum": self.least, "maximum": self.most}
         limits = {end: int(limit) for end, limit in ends.items() if math.isfinite(limit)}
-        return {**handler(core_schema), **limits, "description": self.about}
+        return {**handler(core_schema), **limits, "description": self.help}
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ DEFAULTS: dict[str, Any] = {name: getattr(SearchQuery, name) for name in OPTIONS
 _NUMBERS = {name: (kind, option) for name, (kind, option) in OPTIONS.items() if kind in (int, float | None)}
 
 
-def served_reranker(reranker: Any, *, wanted: bool) -> Any:
+def served_reranker(reranker: Any, *, is_wanted: bool) -> Any:
     """Return the reranker of a server, or None where none is `wanted`.
 
     Raises:
         InputError: one is wanted, and the server has none.
     """
-    if wanted and reranker is None:
+    if is_wanted and reranker is None:
         raise InputError("rerank needs a server that was started with --rerank MODEL; leave it out")
-    return reranker if wanted else None
+    return reranker if is_wanted else None

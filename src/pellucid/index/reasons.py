@@ -49,7 +49,7 @@ class Passages:
     def rows(self, part: str, dimension: int) -> DocumentRows:
         """Return the stored rows of a model's part."""
         by_segment = groupby(self.stored, itemgetter(0))
-        return joined_rows([s.rows(part, dimension, np.array([n for _, n in some])) for s, some in by_segment])
+        return joined_rows([s.rows(part, dimension, np.array([n for _, n in passages])) for s, passages in by_segment])
 
     @property
     def lengths(self) -> Integers:

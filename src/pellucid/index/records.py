@@ -409,7 +409,7 @@ class Columns:
             else:
                 (kind, count) = counts.most_common(1)[0]
                 if kind in ("number", "date", "boolean") and 2 * count >= n_cells:
-                    line, cell = min(self._first[name, other] for other in counts if other != kind)
+                    line, cell = min(self._first[name, other_kind] for other_kind in counts if other_kind != kind)
                     most = f"{count:,} of {n_cells:,} cells are {kind}s"
                     yield f"{start}: {most}, and {cell!r:.40} in line {line:,} is not"
 

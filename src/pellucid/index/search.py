@@ -33,38 +33,38 @@ _ROUNDING = 1e-5  # of a score in float32
 _CHUNK_PASSAGES = 1 << 16  # whose vectors are multiplied at once
 
 
-def run(snapshot: Snapshot, asked: SearchQuery) -> Hits:
+def run(snapshot: Snapshot, request: SearchQuery) -> Hits:
     """Return what a search finds at one moment of an index, see `Index.search`."""
-    lowest_score = -math.inf if asked.min_score is None else float(asked.min_score)
-    state, top_k, offset = snapshot.commit.state, asked.top_k, asked.offset
-    conditions = parse_where(asked.where, state.fields)
-    if asked.rerank is None:
-        plan = plan_of(snapshot, asked)
-        if asked.min_probability is not None:
+    lowest_score = -math.inf if request.min_score is None else float(request.min_score)
+    state, top_k, offset = snapshot.commit.state, request.top_k, request.offset
+    conditions = parse_where(request.where, state.fields)
+    if request.rerank is None:
+        plan = plan_of(snapshot, request)
+        if request.min_probability is not None:
             if plan.calibration is None:
                 raise InputError("min_probability needs an index that is calibrated for these weights" + _CALIBRATE)
-            lowest_score = max(lowest_score, plan.calibration.min_score(asked.min_probability))
-        if asked.group_by is not None:
-            return _best_of_groups(plan, asked, conditions, lowest_score)
+            lowest_score = max(lowest_score, plan.calibration.min_score(request.min_probability))
+        if request.group_by is not None:
+            return _best_of_groups(plan, request, conditions, lowest_score)
         return search(plan, top_k, conditions, lowest_score, offset=offset)
     for name in ("min_probability", "group_by"):
-        if getattr(asked, name) is not None:
+        if getattr(request, name) is not None:
             raise InputError(f"{name} is of the index's own scores; leave out rerank")
-    stage = SecondStage(asked.rerank, asked.rerank_top, asked.weights, list(state.settings["weights"]))
-    n_reranked = max(top_k + offset, asked.rerank_top)
-    plan = plan_of(snapshot, replace(asked, weights=stage.weights))
+    stage = SecondStage(request.rerank, request.rerank_top, request.weights, list(state.settings["weights"]))
+    n_reranked = max(top_k + offset, request.rerank_top)
+    plan = plan_of(snapshot, replace(request, weights=stage.weights))
     return stage.reranked(search(plan, n_reranked, conditions), top_k, offset, n_reranked, lowest_score)
 
 
-def plan_of(snapshot: Snapshot, asked: SearchQuery) -> QueryPlan:
+def plan_of(snapshot: Snapshot, request: SearchQuery) -> QueryPlan:
     """Return the plan of a query; what it leaves open is as the settings of the index say."""
     settings = snapshot.commit.state.settings
-    shares = validate_weights(asked.weights, list(settings["weights"]), settings["weights"])
-    word_weights = validate_word_weights(asked.word_weights, settings)
-    steer, synonyms = validate_steer(asked.steer), validate_synonyms(asked.synonyms, settings)
+    shares = validate_weights(request.weights, list(settings["weights"]), settings["weights"])
+    word_weights = validate_word_weights(request.word_weights, settings)
+    steer, synonyms = validate_steer(request.steer), validate_synonyms(request.synonyms, settings)
     return plan_query(
-        well_formed(asked.query), shares, snapshot, word_weights, steer=steer, synonyms=synonyms,
-        boosts=parse_boosts(asked.boosts, snapshot.commit.state.fields),
+        well_formed(request.query), shares, snapshot, word_weights, steer=steer, synonyms=synonyms,
+        boosts=parse_boosts(request.boosts, snapshot.commit.state.fields),
     )  # fmt: skip
 
 
@@ -86,25 +86,25 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
     )  # fmt: skip
 
 
-def _best_of_groups(plan: QueryPlan, asked: SearchQuery, where: Where, min_score: float) -> Hits:
+def _best_of_groups(plan: QueryPlan, request: SearchQuery, where: Where, min_score: float) -> Hits:
     """Return the best documents of which no two have a value of a field in common.
 
     What shares a value with one of them is left out of the next search, which finds another one, or there is none.
     """
-    fields, name = plan.snapshot.commit.state.fields, canonicalize(str(asked.group_by))
+    fields, name = plan.snapshot.commit.state.fields, canonicalize(str(request.group_by))
     parse_where({name: {"exists": True}}, fields)  # an unknown field is an error
-    first, taken, n_first = dict[str, Hit](), dict[int, list[Any]](), asked.top_k + asked.offset
+    first, used_values, n_first = dict[str, Hit](), dict[int, list[Any]](), request.top_k + request.offset
     while True:
-        is_taken = Test(tuple(Condition(column, "in", tuple(values)) for column, values in taken.items()), True)
+        is_taken = Test(tuple(Condition(column, "in", tuple(values)) for column, values in used_values.items()), True)
         hits = search(plan, n_first, tuple((*tests, is_taken) for tests in where or ((),)), min_score)
         for hit in hits:
             values = entries({name: hit.metadata[name]}, fields) if name in hit.metadata else {}
-            if not any(value in taken.get(column, ()) for column in values for value in values[column]):
+            if not any(value in used_values.get(column, ()) for column in values for value in values[column]):
                 first[hit.id] = hit
                 for column in values:
-                    taken.setdefault(column, []).extend(values[column])
+                    used_values.setdefault(column, []).extend(values[column])
         if len(hits) < n_first or len(first) >= n_first:
-            return replace(hits, hits=tuple(first.values())[asked.offset : n_first], offset=asked.offset)
+            return replace(hits, hits=tuple(first.values())[request.offset : n_first], offset=request.offset)
 
 
 def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
@@ -149,8 +149,8 @@ def _scores_of_passages(
     parts = {
         name: scores[name][passages]
         if name in scores
-        else asked.row_scores(segment.tensors[f"vectors:{name}"][passages])
-        for name, asked in plan.parts.items()
+        else part_query.row_scores(segment.tensors[f"vectors:{name}"][passages])
+        for name, part_query in plan.parts.items()
     }
     values = np.array(list(parts.values()), np.float64)
     is_shared = values[: len(values) - (BOOST in parts)].any(axis=0)
@@ -167,9 +167,9 @@ def _scan_segment(
     (dense, vectors), bm25 = plan.dense, plan.parts.get(BM25)
     with corruption_reported(segment.name):
         scores = {
-            name: asked.segment_scores(segment)
-            for name, asked in plan.parts.items()
-            if asked is not bm25 and name not in dense
+            name: part_query.segment_scores(segment)
+            for name, part_query in plan.parts.items()
+            if part_query is not bm25 and name not in dense
         }
         stacked, terms = np.array(list(scores.values())) if scores else None, bm25 and bm25.bm25_terms(segment)
         passages, uppers, bm25_scores = segment.scan(dense).candidates(

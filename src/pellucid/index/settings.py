@@ -226,14 +226,16 @@ def validate_synonyms(synonyms: Synonyms, settings: Mapping[str, Any]) -> dict[s
     synonyms = settings.get("synonyms", {}) if synonyms is None else synonyms
     if not isinstance(synonyms, Mapping):
         raise InputError(f'synonyms are {shown(synonyms)}; give a dict: word -> words, such as {{"car": ["auto"]}}')
-    for word, others in synonyms.items():
-        is_list = isinstance(others, (list, tuple))
-        if not is_list or not all(isinstance(text, str) and len(text) <= MAX_SYNONYM_CHARS for text in (word, *others)):
+    for word, synonyms_of_word in synonyms.items():
+        is_list = isinstance(synonyms_of_word, (list, tuple))
+        if not is_list or not all(
+            isinstance(text, str) and len(text) <= MAX_SYNONYM_CHARS for text in (word, *synonyms_of_word)
+        ):
             raise InputError(
-                f"the synonyms of {shown(word)} are {shown(others)}; give words of at most "
+                f"the synonyms of {shown(word)} are {shown(synonyms_of_word)}; give words of at most "
                 f'{MAX_SYNONYM_CHARS} characters, such as "car": ["auto"]'
             )
-    return {word: list(others) for word, others in synonyms.items()}
+    return {word: list(synonyms_of_word) for word, synonyms_of_word in synonyms.items()}
 
 
 def validate_steer(steer: Weights) -> dict[str, float]:

@@ -68,13 +68,13 @@ def _check_vectors(
     snapshot: Snapshot, segment: Segment, sample: Sequence[Document], rows: Mapping[str, int]
 ) -> Iterator[str]:
     precomputed = precomputed_parts(snapshot.commit.state.settings)  # of their rows the checksums of the files say all
-    places = [(document.id, n) for document in sample for n in range(len(document.ends))]
+    passages_of = [(document.id, n) for document in sample for n in range(len(document.ends))]
     texts = [text for document in sample for text in document.passages()]
     passages = segment.passages_for(np.array([rows[document.id] for document in sample], np.int64))
     for name, model in snapshot.models.items():
         if name not in precomputed and texts:
             stored = segment.rows(name, model.dimension, passages)
-            for (document_id, number), row, encoded in zip(places, stored, model.document_rows(texts)):
+            for (document_id, number), row, encoded in zip(passages_of, stored, model.document_rows(texts)):
                 is_close = row.shape == encoded.shape and abs(stored_numbers(row - encoded)).max(initial=0) < _TOLERANCE
                 if not is_close:  # nor NaN
                     yield f"the vector of {name} of passage {number} of {document_id!r:.60} is not that of its text"

@@ -121,21 +121,21 @@ class WhyNot(Report):
         )
 
 
-def why_not(snapshot: Snapshot, asked: SearchQuery, id: str | int) -> WhyNot:
+def why_not(snapshot: Snapshot, request: SearchQuery, id: str | int) -> WhyNot:
     """Return why a search does not find a document, see `Index.why_not`."""
     for name in ("rerank", "group_by"):
-        if getattr(asked, name) is not None:
+        if getattr(request, name) is not None:
             raise InputError(f"why_not explains scores and ranks of the index's own; leave out {name}")
-    document_id, hits = validate_id(id, "the id"), run(snapshot, asked)
-    last, ranks = hits[-1] if hits else None, {hit.id: rank for rank, hit in enumerate(hits, asked.offset + 1)}
+    document_id, hits = validate_id(id, "the id"), run(snapshot, request)
+    last, ranks = hits[-1] if hits else None, {hit.id: rank for rank, hit in enumerate(hits, request.offset + 1)}
     location = snapshot.commit.rows_for([document_id]).get(document_id)
-    trials = _Trials(snapshot, asked, location) if location else None
+    trials = _Trials(snapshot, request, location) if location else None
     hit = trials.hit if trials and trials.rank else None
     return WhyNot(
-        asked.query,
+        request.query,
         document_id,
         snapshot.commit.state.documents,
-        asked.top_k + asked.offset,
+        request.top_k + request.offset,
         rank=trials.rank if trials else None,
         score=hit.score if hit else None,
         last=last.id if last else None,
@@ -178,13 +178,15 @@ def _gap(last: Hit, hit: Hit) -> tuple[TopRow, ...]:
     return (*rows, TopRow("all else", last.score - hit.score - sum(gaps.values())))
 
 
-def _failed_conditions(snapshot: Snapshot, asked: SearchQuery, location: tuple[int, int]) -> tuple[dict[str, Any], Any]:
+def _failed_conditions(
+    snapshot: Snapshot, request: SearchQuery, location: tuple[int, int]
+) -> tuple[dict[str, Any], Any]:
     """Return the conditions that a document fails, by field, each tried alone, and all without these; () for none.
 
     Of alternatives those of the nearest are taken.
     """
     segment, fields = snapshot.commit.segments[location[0]], snapshot.commit.state.fields
-    alternatives = [asked.where] if isinstance(asked.where, Mapping) else asked.where or ()
+    alternatives = [request.where] if isinstance(request.where, Mapping) else request.where or ()
     failed = [
         {
             name: condition
@@ -209,22 +211,22 @@ class _Trials:
         blocks: conditions and bounds that leave it out.
     """
 
-    def __init__(self, snapshot: Snapshot, asked: SearchQuery, location: tuple[int, int]) -> None:
+    def __init__(self, snapshot: Snapshot, request: SearchQuery, location: tuple[int, int]) -> None:
         """Find what leaves a document out, by its segment and its row there."""
-        self._snapshot, self._asked, self._n_first = snapshot, asked, asked.top_k + asked.offset
+        self._snapshot, self._request, self._n_first = snapshot, request, request.top_k + request.offset
         self._analyser, self._document = (
             snapshot.words.analyser,
             snapshot.commit.segments[location[0]].document(location[1]),
         )
-        failed, where = _failed_conditions(snapshot, asked, location)
+        failed, where = _failed_conditions(snapshot, request, location)
         self._options: dict[str, Any] = {"where": where} if failed else {}
         self._free = replace(
-            asked,
+            request,
             min_score=None,
             min_probability=None,
             offset=0,
             top_k=self._n_first,
-            where=where if failed else asked.where,
+            where=where if failed else request.where,
         )
         self._plan = plan_of(snapshot, self._free)
         self.hit = score_document(self._plan, *location)
@@ -234,16 +236,16 @@ class _Trials:
             else None
         )
         blocks = [("condition", f"it fails the condition {name}: {failed[name]!r:.200}") for name in failed]
-        own = {
+        bounds = {
             "min_score": self.hit.score,
             "min_probability": self.hit.probability or 0.0,
             "offset": (self.rank or 1) - 1,
         }
-        for name, value in own.items() if self.rank else ():
-            if (bound := getattr(asked, name)) is not None and value < bound:
+        for name, value in bounds.items() if self.rank else ():
+            if (bound := getattr(request, name)) is not None and value < bound:
                 blocks.append((name, f"{name} is {bound:,}, and it has {value:,.4g}"))
                 # Another query has other scores, so that a bound which lets this one in says nothing of it.
-                self._options[name] = round(value - 5e-5, 4) if own["offset"] < self._n_first else None
+                self._options[name] = round(value - 5e-5, 4) if bounds["offset"] < self._n_first else None
         self.blocks = [self._cause(kind, text, {}, self.rank) for kind, text in blocks]
 
     def _rank(self, options: Mapping[str, Any]) -> int:
@@ -259,8 +261,8 @@ class _Trials:
         )
 
     def _cause(self, kind: str, text: str, options: Mapping[str, Any], rank: int | None, *changes: str) -> Cause:
-        page = ((rank or 1) - 1) // self._asked.top_k * self._asked.top_k
-        options = {**self._options, **options, **({"offset": page} if rank and rank <= self._asked.offset else {})}
+        page = ((rank or 1) - 1) // self._request.top_k * self._request.top_k
+        options = {**self._options, **options, **({"offset": page} if rank and rank <= self._request.offset else {})}
         return Cause(
             kind, text, ", ".join([*changes, *(f"{name}={options[name]!r}" for name in options)]), options, rank
         )
@@ -269,34 +271,34 @@ class _Trials:
         """Return what else keeps the document out, by the rank without it; none where the blocks are all."""
         if self.rank and self.rank <= self._n_first:
             return []
-        found = {cause.text: (cause.rank or 0, cause) for cause in self._other_texts()}
+        by_text = {cause.text: (cause.rank or 0, cause) for cause in self._other_texts()}
         for kind, text, steps in [*self._word_edits(), *self._weight_edits()]:
-            if text not in found and not (kind == "words" and found) and (last := self._rank(steps[-1])):
+            if text not in by_text and not (kind == "words" and by_text) and (last := self._rank(steps[-1])):
                 first = bisect_left(steps, True, hi=len(steps) - 1, key=lambda step: self._rank(step) > 0)
-                found[text] = last, self._cause(kind, text, steps[first], self._rank(steps[first]))
+                by_text[text] = last, self._cause(kind, text, steps[first], self._rank(steps[first]))
         # Weights come last: with some, most documents are found.
         return [
             cause
             for _, cause in sorted(
-                found.values(), key=lambda item: ("weights" in item[1].kind, item[1].kind != "weights", item[0])
+                by_text.values(), key=lambda item: ("weights" in item[1].kind, item[1].kind != "weights", item[0])
             )
         ]
 
     def _word_edits(self) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
         """Yield words of the query that the document lacks: with others that it has in their place, or left out."""
-        query, whole = self._plan.query, "\n\n".join(self._document.passages())
-        terms, written = set(self._analyser.terms(whole)), {word.text for word in split_words(whole)}
-        forms, kept = set(map(lowercase, written)), query
+        query, document_text = self._plan.query, "\n\n".join(self._document.passages())
+        terms, written = set(self._analyser.terms(document_text)), {word.text for word in split_words(document_text)}
+        forms, shortened = set(map(lowercase, written)), query
         lines = [line for line in self.hit.explain().groups(None) if line.spans2 and line.contribution > 0]
         for word in split_words(query)[MAX_EDITED_WORDS - 1 :: -1]:
             form, capitals, (start, end) = lowercase(word.text), word.text.upper(), word[1:]
-            others = [("capitals", capitals)] if capitals in written and word.text not in written else []
+            replacements = [("capitals", capitals)] if capitals in written and word.text not in written else []
             if form not in self._analyser.function_words and not terms.intersection(self._analyser.terms(form)):
                 alike = (
                     one_letter_away(form, set("".join(forms))) & forms if len(form) in SUGGESTED_WORD_CHARS else set()
                 )
-                others += [
-                    *(("spelling", other) for other in sorted(alike)),
+                replacements += [
+                    *(("spelling", replacement) for replacement in sorted(alike)),
                     *(
                         ("word", self.hit.reasons.text[slice(*line.spans2[0])])
                         for line in lines
@@ -304,14 +306,14 @@ class _Trials:
                     ),
                     ("word", ""),
                 ]
-                kept = kept[:start] + kept[end:]
-            for kind, other in others:
+                shortened = shortened[:start] + shortened[end:]
+            for kind, replacement in replacements:
                 yield (
                     kind,
                     f"it lacks {word.text!r:.80}",
-                    [{"query": " ".join(f"{query[:start]}{other}{query[end:]}".split())}],
+                    [{"query": " ".join(f"{query[:start]}{replacement}{query[end:]}".split())}],
                 )
-        yield "words", "it lacks several words", [{"query": " ".join(kept.split())}]
+        yield "words", "it lacks several words", [{"query": " ".join(shortened.split())}]
 
     def _weight_edits(self) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
         """Yield parts that may find the document alone, and words that may count too little or too much."""

@@ -162,18 +162,18 @@ class WordCache:
         slots = requested.searchsorted(terms, "right") - 1
         positions = (is_sure & (requested[slots] == terms)).nonzero()[0]
         sure = WordList(values[slots[positions]], words.spans[positions], positions.searchsorted(words.ends))
-        others = self._other_terms(texts, words.select(~is_sure), numbers, joined_texts)
-        if not len(others.values):
+        other_terms = self._other_terms(texts, words.select(~is_sure), numbers, joined_texts)
+        if not len(other_terms.values):
             return sure
         # Both are in the order of tokens, in which the terms of a token may have any order.
         reach = int(words.spans.max()) + 1
-        starts, other_starts = (part.texts() * reach + part.spans[:, 0] for part in (sure, others))
+        starts, other_starts = (part.texts() * reach + part.spans[:, 0] for part in (sure, other_terms))
         token_starts = np.minimum.accumulate(other_starts[::-1])[::-1]
         order = np.concatenate([starts, token_starts]).argsort(kind="stable")
-        all_texts = np.concatenate([sure.texts(), others.texts()])[order]
+        all_texts = np.concatenate([sure.texts(), other_terms.texts()])[order]
         return WordList(
-            np.concatenate([sure.values, others.values])[order],
-            np.concatenate([sure.spans, others.spans])[order],
+            np.concatenate([sure.values, other_terms.values])[order],
+            np.concatenate([sure.spans, other_terms.spans])[order],
             all_texts.searchsorted(np.arange(len(texts)), "right"),
         )
 

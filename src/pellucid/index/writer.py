@@ -243,11 +243,11 @@ class Additions:
         self._blocks: list[_Block] = []
         self._bytes = 0
 
-    def add(self, documents: Sequence[Document], given: Rows = MappingProxyType({})) -> None:
+    def add(self, documents: Sequence[Document], precomputed: Rows = MappingProxyType({})) -> None:
         """Take a block of documents, with the rows of their passages that need not be computed; all or nothing."""
         texts = [text for document in documents for text in document.passages()]
-        rows = {name: given[name] if name in given else make(texts) for name, make in self._makers.items()}
-        self._blocks.append(_Block(documents, rows, given))
+        rows = {name: precomputed[name] if name in precomputed else make(texts) for name, make in self._makers.items()}
+        self._blocks.append(_Block(documents, rows, precomputed))
         self._bytes += sum(len(document.title) + len(document.text) for document in documents)
         self._bytes += sum(map(n_bytes, rows.values()))
 

@@ -53,13 +53,13 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None, re
 
 def _search_signature(call: Callable[..., Any]) -> Signature:
     """Return the arguments of a tool that takes the fields of `SearchQuery`, some with limits of their own."""
-    own, arguments = signature(call, eval_str=True), dict(signature(SearchQuery).parameters)
+    call_signature, arguments = signature(call, eval_str=True), dict(signature(SearchQuery).parameters)
     arguments["top_k"] = arguments["top_k"].replace(default=5, annotation=_Count)
     arguments["rerank"] = arguments["rerank"].replace(
         default=False, annotation=Annotated[bool, Field(description="Score the first hits anew.")]
     )
-    arguments |= {name: own.parameters[name] for name in own.parameters if name != "options"}
-    return own.replace(
+    arguments |= {name: call_signature.parameters[name] for name in call_signature.parameters if name != "options"}
+    return call_signature.replace(
         parameters=sorted(arguments.values(), key=lambda argument: argument.default is not argument.empty)
     )
 
@@ -137,7 +137,7 @@ class _Tools:
         operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
         """
         check_explained(options["query"])
-        hits = self._index.search(**options | {"rerank": served_reranker(self._rerank, wanted=options["rerank"])})
+        hits = self._index.search(**options | {"rerank": served_reranker(self._rerank, is_wanted=options["rerank"])})
         hits = hits.check() if check else hits
         documents = [{**hit.to_dict(), "summary": hit.summary(), "groups": _terms(hit.explain().lines)} for hit in hits]
         return {
@@ -155,7 +155,7 @@ class _Tools:
         Each cause has the cheapest change of the search that finds it, which was tried.
         """
         check_explained(options["query"])
-        options |= {"id": id, "rerank": served_reranker(self._rerank, wanted=options["rerank"])}
+        options |= {"id": id, "rerank": served_reranker(self._rerank, is_wanted=options["rerank"])}
         return dict(self._index.why_not(**options).to_dict())
 
     def compare(

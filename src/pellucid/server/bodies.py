@@ -111,12 +111,14 @@ Texts = TextList | Text
 """Several texts or one."""
 
 
-WHOLE = BeforeValidator(lambda number: int(number) if isinstance(number, float) and number.is_integer() else number)
+TO_INTEGER = BeforeValidator(
+    lambda number: int(number) if isinstance(number, float) and number.is_integer() else number
+)
 
-Integer = Annotated[int, WHOLE]
+Integer = Annotated[int, TO_INTEGER]
 """A whole number; for JSON, and OpenAI's clients, 64.0 is one too."""
 
-Size = Annotated[int, Field(ge=1), WHOLE]
+Size = Annotated[int, Field(ge=1), TO_INTEGER]
 """A whole number from 1 up."""
 
 Weights = Annotated[dict[str, float] | None, Field(max_length=_MAX_WEIGHTS)]

@@ -21,7 +21,7 @@ from pellucid.index.query import OPTIONS, SearchQuery, Synonyms, served_reranker
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
     BODY_RULES,
-    WHOLE,
+    TO_INTEGER,
     ApiError,
     Boosts,
     Conditions,
@@ -87,15 +87,15 @@ class IndexQuery(SearchQuery):
 
     __pydantic_config__ = BODY_RULES
 
-    top_k: Annotated[int, OPTIONS["top_k"][1], Field(le=100), WHOLE] = 10
-    offset: Annotated[int, OPTIONS["offset"][1], Field(le=sys.maxsize), WHOLE] = 0  # the answer's JSON has 64 bits
+    top_k: Annotated[int, OPTIONS["top_k"][1], Field(le=100), TO_INTEGER] = 10
+    offset: Annotated[int, OPTIONS["offset"][1], Field(le=sys.maxsize), TO_INTEGER] = 0  # the answer's JSON has 64 bits
     where: Annotated[Conditions, OPTIONS["where"][1]] = None
     weights: Annotated[Weights, OPTIONS["weights"][1]] = None
     word_weights: Annotated[Weights, OPTIONS["word_weights"][1]] = None
     steer: Annotated[Weights, OPTIONS["steer"][1]] = None
     boosts: Annotated[Boosts, OPTIONS["boosts"][1]] = None
     rerank: Annotated[bool, Field(description="Score the first hits anew with the server's reranker.")] = False
-    rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), WHOLE] = 50
+    rerank_top: Annotated[int, OPTIONS["rerank_top"][1], Field(le=100), TO_INTEGER] = 50
     index: Annotated[str | None, _INDEX] = None
 
 
@@ -193,9 +193,9 @@ def model_routes(service: Service) -> APIRouter:
     def cite_passages(body: CiteRequest) -> dict[str, Any]:
         """Find the sentences of passages that support each sentence of an answer: docs/schema.json describes them."""
         check_explained(body.answer)
-        found = cite(**body.model_dump() | {"model": service.models[service.model_name(body.model)]})
-        citations = written(map(plain_value, found), "give a shorter answer, or a smaller top_k")
-        return replace(found, citations=()).to_dict() | {"citations": citations}
+        result = cite(**body.model_dump() | {"model": service.models[service.model_name(body.model)]})
+        citations = written(map(plain_value, result), "give a shorter answer, or a smaller top_k")
+        return replace(result, citations=()).to_dict() | {"citations": citations}
 
     @router.get("/dimensions", response_model=dict[str, Any])
     async def dimensions(
@@ -232,8 +232,8 @@ def index_routes(service: Service) -> APIRouter:
 
         index = service.searched(body.index)
         check_explained(body.query)
-        asked = replace(body, rerank=served_reranker(service.reranker, wanted=body.rerank))
-        hits = run(index.snapshot(), with_settings(asked, index.folder))
+        request = replace(body, rerank=served_reranker(service.reranker, is_wanted=body.rerank))
+        hits = run(index.snapshot(), with_settings(request, index.folder))
         return limit_hits(hits, body.rows, _n_models(index))
 
     @router.post("/documents")
@@ -298,11 +298,11 @@ def index_routes(service: Service) -> APIRouter:
         from pellucid.index.why_not import why_not
 
         check_explained(body.query)
-        index, rerank = service.searched(body.index), served_reranker(service.reranker, wanted=body.rerank)
+        index, rerank = service.searched(body.index), served_reranker(service.reranker, is_wanted=body.rerank)
         if body.id in index:
             check_pairs(body.query, [index.score(body.query, body.id)], _n_models(index))
-        asked = with_settings(replace(body, rerank=rerank), index.folder)
-        return why_not(index.snapshot(), asked, body.id).to_dict()
+        request = with_settings(replace(body, rerank=rerank), index.folder)
+        return why_not(index.snapshot(), request, body.id).to_dict()
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info(index: str | None = None) -> Response:
