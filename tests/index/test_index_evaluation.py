@@ -14,6 +14,7 @@ from commands import run_command as run
 from pellucid import CorpusFile, Index
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
+from pellucid.index.comparison import SettingsComparison
 from tables import check_views
 
 DOCUMENTS = {
@@ -56,6 +57,7 @@ def test_the_measures_are_those_of_what_searches_find(index):
 def test_what_was_missed_is_said_with_what_it_lacked(index):
     found = index.evaluate({"x": "car", "y": "zzz"}, {"x": {"a": 1, "gone": 1}, "y": {"gone": 1}}, top_k=1)
     assert found.missed == 2 and found.absent == 1 and "not in the index" in str(found)
+    assert found.to_html().count('class="warning"') == 1
     one, other = found.examples
     assert (one.document, one.first, other.score, other.first) == ("a", "b", None, "")
     assert one.first_score == index.search("car")[0].score and one.score == index.score("car", "a").score
@@ -63,7 +65,8 @@ def test_what_was_missed_is_said_with_what_it_lacked(index):
     assert one.lacked[0] == (why.rows[0].name, why.rows[0].contribution) and one.lacked[0].contribution > 0
     assert index.evaluate({"x": "car"}, {"x": {"a": 1}}, top_k=1, examples=0).examples == ()
     assert index.evaluate({"x": "car"}, {"x": {"b": 1}}, top_k=1).missed == 0
-    assert index.evaluate({"x": "pear"}, {"x": {"a": 1}}, top_k=1).measures[0].part == "bm25"
+    ranked = index.evaluate({"x": "pear"}, {"x": {"a": 1}}, top_k=1)
+    assert (ranked.measures[0].part, ranked.examples[0].rank) == ("bm25", 2)
 
 
 def test_a_query_is_encoded_once_for_all_weights(index_of):
@@ -161,6 +164,14 @@ def test_two_settings_are_compared_query_by_query(index):
     assert index.compare({1: "a car"}, {}, bm25, {1: {"b": 1}}).queries == 1  # ids as evaluate takes them
 
 
+@pytest.mark.parametrize(
+    ("gain", "verdict"), [((1, 0.5, 2), "better"), ((-1, -2, -0.5), "worse"), ((1, 0, 2), "undecided")]
+)
+def test_a_gain_is_a_verdict_where_its_interval_has_no_0(gain, verdict):
+    found = SettingsComparison(9, 10, (), (50.0, 51.0), gain)
+    assert str(found).splitlines()[1].endswith(f", {verdict}.")
+
+
 def test_settings_are_kept_under_a_name(tmp_path):
     (table := tmp_path / "d.jsonl").write_text(
         '{"id": "a", "text": "apples and a car"}\n{"id": "b", "text": "a car"}\n'
@@ -188,6 +199,7 @@ def test_settings_are_kept_under_a_name(tmp_path):
         assert made.search("a car", settings="words only").to_dict() == kept.to_dict()
         for name, options, said in (
             ("../x", {}, "the settings are called '../x'; give letters"), (5, {}, "are called 5"),
+            ("x" * 81, {}, "at most 80"),
             ("x", {"weigths": {}}, "did you mean 'weights'"), ("x", {"weights": {"bm": 1}}, "no part of the index"),
             ("x", {"settings": "b.2"}, "unknown option 'settings'"), ("x", ["weights"], "give options of a search"),
             ("x", {"rerank": lambda query, texts: [0.0] * len(texts)}, "kept as JSON"),

@@ -35,7 +35,8 @@ def far(texts: list[str]) -> np.ndarray:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, module_fruit: StaticEmbedder) -> Iterator[Index]:
     models = {"fruit": module_fruit, "far": far, "letters": SparseLetters()}
-    fields = [{"n": n, "even": n % 2 == 0, "kind": f"{n}", "day": "2024-05-31"} for n in range(4)]
+    fields = [{"n": n, "even": n % 2 == 0, "kind": f"{n}", "day": "2024-05-31", "number or text": n or "none"}
+              for n in range(4)]  # fmt: skip
     with Index.create(tmp_path_factory.mktemp("refusals") / "index", models) as made:
         made.add(TEXTS.values(), ids=TEXTS, metadata=fields)
         yield made
@@ -43,7 +44,7 @@ def index(tmp_path_factory: pytest.TempPathFactory, module_fruit: StaticEmbedder
 
 
 CONDITIONS: list[tuple[Any, str]] = [
-    ({"yaer": 1}, "no document of this index has a field 'yaer'"),
+    ({"yaer": 1}, "no document of this index has a field 'yaer'; its fields are day, even, kind, n, number or text"),
     ({"n": {"near": 1}}, "unknown operator 'near'"),
     ({"n": {"gte": "much"}}, "gte (>=) of field 'n' is 'much'; it needs a number"),
     ({"n": {"gte": math.nan}}, "the value for field 'n' is nan"),
@@ -57,7 +58,13 @@ CONDITIONS: list[tuple[Any, str]] = [
     ({"kind": ""}, "exists"),
     # conditions that no value of a field can meet
     ({"kind": {"gte": 2}}, "field 'kind' holds strings, and gte (>=) asks for the number 2"),
-    ({"kind": 2}, "field 'kind' holds strings, and eq (=) asks for the number 2"),
+    (
+        {"kind": 2},
+        "field 'kind' holds strings, and eq (=) asks for the number 2: this can never match. Numbers of a "
+        "table that are read as strings: pellucid index build --type kind=number",
+    ),
+    ({"number or text": True}, "holds numbers and strings, and eq (=) asks for the boolean True: this can never match"),
+    ({"n": {"gte": 10**400}}, "the value for field 'n' is an integer of 1,329 bits; give a number up to 1e308"),
     ({"kind": {"lt": "2024-05-31"}}, "field 'kind' holds strings, and lt (<) asks for the date"),
     ({"n": {"in": ["1"]}}, "field 'n' holds numbers, and in asks for the string '1'"),
     ({"n": True}, "field 'n' holds numbers, and eq (=) asks for the boolean True"),
@@ -215,12 +222,13 @@ CALLS: list[Any] = [
     (lambda index: index.count(by="kinb"), "did you mean 'kind'"),
     (lambda index: index.documents(offset=-1), "offset is -1"),
     (lambda index: index.documents(limit=0), "limit is 0"),
-    *((lambda index, after=after: index.documents(after=after), "after is") for after in ("x", -1, True, "9" * 30)),
+    *((lambda index, after=after: index.documents(after=after), "after is") for after in ("x", -1, True, "9" * 19)),
     (lambda index: document_number("x"), "after is"),
     (lambda index: index.documents(after=1, sort="n"), "offset with sort"),
     # hits
     (lambda index: index.search("apple").explain([1]), "rank [1] is not in this list"),
     (lambda index: index.search("apple").explain(0), "not in this list"),
+    (lambda index: index.search("apple", offset=1).explain(1), "in this list of 3, whose first rank is 2"),
     (lambda index: index.search("apple")[0].lines([1]), "k is [1]; it must be"),
     (lambda index: index.search("apple")[0].explain().reasons(0.5), "top_k is 0.5; it must be"),
     (lambda index: index.search("apple").why(1, "x"), "no document 'x' is in the index"),

@@ -63,6 +63,7 @@ KEPT = [
     (Colour.RED, "red"),
     (["a", None, math.nan, 1], ["a", 1]),
     ((1, [2, [3]]), [1, 2, 3]),
+    (list(range(1000)), list(range(1000))),
     ({"a"}, ["a"]),
     (np.array([[1, 2], [3, 4]]), [1, 2, 3, 4]),
     (pd.Series(["a", None]), ["a"]),
@@ -240,8 +241,8 @@ def index(request, tmp_path_factory):
         yield index
 
 
-MIXED = [3, "b", None, True, "2024-05-31", 1, ["a", 9], [7, "a"], False, "2024-06-01T10:00:00Z", "a", [2, 8], 1.0, "1",
-         [1, 1, 2]]  # fmt: skip
+MIXED = [3, "b", None, True, "2024-05-31T10:00:00Z", 1, ["a", 9], [7, "a"], False, "2024-05-31T08:00:00-05:00", "a",
+         [2, 8], 1.0, "1", [1, 1, 2]]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +277,7 @@ def test_counts_by_a_field_keep_kinds_apart(index, mixed):
     assert index.count({"year": {"gte": 2000}}, by="tag") == [("blue", 1), ("red", 1), (None, 1)]
     ran, pairs = run("index", "count", mixed.folder, "--by", "v", "--json"), mixed.count(by="v")
     counts = {json.dumps(one["value"]): one["documents"] for one in json.loads(ran.stdout)}
-    once = {json.dumps(v): 1 for v in (3, "b", True, "2024-05-31", 9, 7, False, "2024-06-01T10:00:00Z", 8, "1", None)}
+    once = {json.dumps(v): 1 for v in (3, "b", True, *MIXED[4:10:5], 9, 7, False, 8, "1", None)}
     assert counts == once | {"1": 3, '"a"': 3, "2": 2} and len(pairs) == len(counts) and mixed.count() == len(MIXED)
     assert all(mixed.count({"v": value}) == n for value, n in pairs if value is not None)
 
@@ -324,7 +325,7 @@ def test_every_value_and_any_field_names_are_exported(tmp_path, index_of, suffix
         frame = read(path).set_index("id")
         row = frame.loc["a"]
         assert row["größe"] == 2.5 and row["名前"] == "東京" and "1" in str(row["n"]) and row["ok"]
-        assert row["metadata.metadata.title" if "metadata.metadata.title" in frame else "metadata.title"] in ("t", "u")
+        assert row["metadata.metadata.title"] == "t" and row["metadata.title"] == "u"
         guarded = ["'" * (suffix != "jsonl" and text[:1] == "=") + text for text in texts]
         assert {own: frame.loc[own, "text"] for own in frame.index if own != "e"} == dict(zip("abcd", guarded))
         assert set(frame.index) == set("abcd" if name == "hits" else "abcde")

@@ -48,6 +48,12 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(index_of):
     assert index["long"].text == text
 
 
+@pytest.mark.parametrize(("n_copies", "marked"), [(9, {"rare", "often"}), (20, {"rare"})])
+def test_what_adds_less_than_15_percent_of_the_strongest_is_no_mark(index_of, n_copies, marked):
+    hit = index_of(["rare" + " often" * n_copies]).search("rare often")[0]
+    assert {hit.text[start:end] for start, end, _ in hit.marks.text} == marked
+
+
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-2, 4))), min_size=1, max_size=3))
 def test_marks_of_a_text_are_in_its_order_each_place_once(parts):
     terms = {}
@@ -123,6 +129,7 @@ def test_hits_have_word_pairs_and_are_measured_on_request(made):
         dense = sum(row.contribution for row in why.rows if row.key[0] == "dense")
         assert dense == pytest.approx(hit.parts["dense"], abs=1e-6)
         assert hit.marks.text and hit.to_dict()["marks"]["text"] and why.measurement is None
+        assert len(hit.to_dict()["reasons"]) == 5
     assert hits.why(1, 2).text3 == hits[1].text
     assert encoder.calls == 0  # it reads nothing for them
     for hit in hits:

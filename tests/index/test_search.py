@@ -58,6 +58,7 @@ KINDS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("min_score", QUERY, "bank3", {"min_score": 0.99}),
     ("offset", QUERY, "bank3", {"offset": 20}),
     ("copies", QUERY, "target", {}),
+    ("copies", QUERY, "target", {"top_k": 2}),  # its rank without them
     ("capitals", "who guidelines number", "who", {}),
     ("spelling", "asprin helps old heart", "aspirin", {}),
     ("word", "clinic helps heart", "who", {"top_k": 5}),
@@ -262,18 +263,18 @@ def test_why_not_names_boosts(dated: Any) -> None:
 
 
 def test_rows_of_boosts_are_told_apart_by_name(dated: Any) -> None:
-    first, second = {"where": {"kind": ["guide", "note"]}, "weight": 0.3}, {**RECENT, "half_life_days": 3}
+    where = [{"kind": {"nin": ["guide"]}, "year": {"gte": 99}}, {"kind": {"in": ["guide", "note"]}}]
+    first, second = {"where": where, "weight": 0.3}, {**RECENT, "half_life_days": 3}
+    name = "boost: kind != guide and year >= 99 or kind = guide or note"
     id = next(hit.id for hit in dated.search("apple", 50, where={"kind": "guide", "day": "2026-11-30"}))
     rows = {
         row.name: row.contribution for row in dated.score("apple", id, boosts=[RECENT, first, second]).explain().rows
     }
-    assert rows["boost: kind = guide or note"] == pytest.approx(0.3)
+    assert rows[name] == pytest.approx(0.3)
     assert rows["boost: recent day"] == rows["boost: recent day (2)"] == pytest.approx(0.4)
     settings = {"boosts": [{**first, "weight": -0.9}, RECENT]}, {"boosts": [RECENT, first]}  # in another order
     found = dated.compare({"1": "apple"}, *settings, top_k=50)
-    assert [row for row in found.changes[0].moved if abs(row[1]) > 1e-6] == [
-        ("boost: kind = guide or note", pytest.approx(1.2))
-    ]
+    assert [row for row in found.changes[0].moved if abs(row[1]) > 1e-6] == [(name, pytest.approx(1.2))]
 
 
 # --- Why a document is not found ---
@@ -326,8 +327,12 @@ def test_what_has_no_answer_is_refused_or_said(sentences: Any) -> None:
         ("zebra", "no", "It is not in the index."),
     ):
         why = sentences.why_not(query, id)
-        assert why.rank is None and why.summary() == said and "No change that was tried" in str(why)
-    assert sentences.why_not(QUERY, "bank1").causes == () == sentences.why_not(QUERY, "bank1").gap
+        assert why.rank is None and why.summary() == said
+        assert '<p class="warning" dir="auto">No change that was tried' in why.to_html()
+    found = sentences.why_not(QUERY, "bank5", 6)
+    assert (found.rank, found.causes, found.gap) == (6, (), ()) and "No change that was tried" not in str(found)
+    (absent,) = sentences.why_not(QUERY, "bank", 3, offset=5).causes
+    assert (absent.rank, absent.ids[:4]) == (6, ("bank5", "bank6", "bank7", "bank0"))  # found ones first
 
 
 def test_a_hit_is_compared_with_any_document(sentences: Any) -> None:

@@ -105,6 +105,7 @@ def test_some_terms_are_found_at_the_same_places_as_all(passages, query, languag
         ("v1.10.2 and 1,000.5", "v1 10 2 v1.10 10.2 v1.10.2 1000.5"),
         ("IL-6/IL6", "il 6 il6 il6 6/il6 il6/il6"),
         ("CD4+ AB- A* pre- -5 -v --force #1", "cd4 cd4+ ab ab- a* pre 5 -5 v -v forc 1 #1"),
+        ("HLADR- HLADRB-", "hladr hladr- hladrb"),  # a long word is no name with a hyphen behind it
         (
             "C++11 C++/CLI std::vector max_length",
             "11 c++ c++11 cli c++ c++/cli std vector std::vector max length max_length",
@@ -129,6 +130,7 @@ def test_stop_words_are_those_of_the_user():
     assert sorted(Analyser("german").terms("die H\u00e4user und A")) == ["a", "die", "haus", "und"]
     words = Analyser("german", ["die", "UND"]).terms("die H\u00e4user und UND so DIE")
     assert sorted(words) == ["DIE", "UND", "haus", "so"]
+    assert sorted(Analyser(stop_words=["team"]).terms("our IT, the team")) == ["IT", "it", "our", "the"]
 
 
 def ranking(tmp_path, query, documents, **settings):
@@ -209,6 +211,7 @@ def test_what_carries_the_meaning_decides(tmp_path, query, right, others):
         ("apple -pear", (), ("-",)),
         ("pear*", (), ("*",)),
         ("+apple", (), ("+",)),
+        ('"+apple"', (), ('"', "+")),
         ("-5 C++ AB- apple-pear IL-6 A*", ("-5", "C++", "AB-", "IL-6", "A*"), ()),
     ],
 )
@@ -231,14 +234,37 @@ def test_what_is_not_searched_is_named(index_of, query, unknown, ignored):
         ("Häser", "häuser", 1),
         ("горад", "город", 1),
         ("zzzzzz", "", 0),
+        ("coat", "coal", 1),  # what begins alike comes before "boat", which more documents have
+        ("boad", "boat", 2),  # and "boar" one
+        ("coa", "", 0),  # short words have many neighbours
     ],
 )
 def test_a_word_that_no_document_has_gets_a_suggestion(index_of, word, instead, documents):
-    texts = ["a password manager", "the Password " * 20, "password of the manager", "alte Häuser", "большой город"]
+    texts = ["a password manager", "the Password " * 20, "password of the manager", "alte Häuser, boar, boat",
+             "большой город, boat, coal"]  # fmt: skip
     index = index_of(texts, language="none", passage_characters=100)
     hits = index.search(f"{word} the")
     assert hits.suggestions == (((word, instead, documents),) if documents else ())
     assert (f'did you mean "{instead}" ({documents} document' in str(hits)) == bool(documents)
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "warnings", "others"),
+    [
+        ("apple the", {}, [], ["Not searched (stop words and signs): the"]),
+        ("apple", {"min_score": 9}, [], ["No hits."]),
+        ("++", {}, ["The query has no words to search for, so there are no hits."],
+         ["Not searched (stop words and signs): ++"]),
+        ("qqqzzz", {}, ["No word of the query is known, so there are no hits.",
+                        "Not found in any document: qqqzzz"], []),
+        ("pera", {}, ["Not found in any document: pera", 'Instead of "pera", did you mean "pear" (1 document)?'], []),
+        ("chatgpt", {}, ["Not found in any document: chatgpt",
+                         'Only partly known to static-en: "chatgpt" read as "chat"'], []),
+    ],
+)  # fmt: skip
+def test_a_note_is_a_warning_where_something_may_be_wrong(index_of, query, options, warnings, others):
+    notes = index_of(["apple pear"], models="static-en").search(query, **options).notes()
+    assert notes == [*((note, True) for note in warnings), *((note, False) for note in others)]
 
 
 def test_an_acronym_in_lower_case_is_not_named_where_it_is_searched(index_of):
@@ -319,7 +345,7 @@ def index_of_letters(tmp_path_factory):
 def calibrated(tmp_path_factory):
     texts = [f"A lens of glass number {n} bends light of colour {n % 7} in a telescope." for n in range(60)]
     index = Index.create(tmp_path_factory.mktemp("calibrated") / "index", {})
-    index.add(texts, ids=map(str, range(60)))
+    index.add(texts, ids=map(str, range(60)), metadata=[{"n": n} for n in range(60)])
     assert index.search("lens")[0].probability is None
     index.calibrate()
     return index
@@ -332,14 +358,17 @@ def test_a_probability_tells_queries_of_other_subjects(calibrated):
     )
     assert related[0].probability > 0.9 and other[0].probability < 0.5 and " Weak: it answers " in other[0].summary()
     assert [hit.probability for hit in related] == sorted((hit.probability for hit in related), reverse=True)
-    assert "Weak" in str(other) and "Weak" not in str(related)
+    assert "Weak" in str(other) and "Weak" not in str(related) + str(calibrated.search(other.query, offset=1))
+    assert [is_warning for note, is_warning in other.notes() if "Weak" in note] == [True]
     assert calibrated.search(other.query, min_probability=0.5).hits == ()
     assert calibrated.search(related.query, min_probability=0.5)[0].id == related[0].id
     assert related.to_dict()["hits"][0]["probability"] == related[0].probability
 
 
 def test_a_probability_is_of_the_weights_it_was_fitted_for(calibrated):
-    assert calibrated.search("lens", word_weights={"lens": 2})[0].probability is None
+    boosts = [{"where": {"n": 1}, "weight": 1}]
+    for option in ({"word_weights": {"lens": 2}}, {"synonyms": {"lens": ["glass"]}}, {"boosts": boosts}):
+        assert calibrated.search("lens", **option)[0].probability is None
     with Index.open(calibrated.folder) as reopened:
         assert reopened.search("lens")[0].probability == calibrated.search("lens")[0].probability
         with pytest.raises(InputError, match="leave out rerank"):

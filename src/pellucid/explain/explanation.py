@@ -591,18 +591,11 @@ class Explanation(Shown):
         return MarkedText(label, tuple(marked(text, sums, spans, scale)), "; ".join(notes))
 
 
-def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:
-    """Return a sentence that a model knows too little of `text`; "" if it knows enough.
-
-    Give the words that are `unknown` where no view names words beside the text: the sentence then names them and those
-    that are read as others, these also if the model knows enough.
-    """
-    named = f" Unknown: {listed(unknown)}." if unknown else ""
-    read = "" if unknown is None else listed(coverage.interpretations, length=120)
+def coverage_warning(coverage: Coverage, text: str) -> str:
+    """Return a sentence that a model knows too little of `text`; "" if it knows enough."""
     if not coverage.is_low:
-        return f"Only partly known in {text}: {read}." if read else ""
+        return ""
     if not coverage.known:
-        return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
+        return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it."
     rests = "it" if coverage.known == 1 else "them"
-    named += f" Partly known: {read}." if read else ""
-    return f"Only {coverage.summary} of {text} known: the score rests on {rests}.{named}"
+    return f"Only {coverage.summary} of {text} known: the score rests on {rests}."

@@ -156,7 +156,7 @@ def _absent(snapshot: Snapshot, id: str, ranks: Mapping[str, int]) -> Cause:
                 - {""}
             )
         ),
-        key=lambda near_id: ranks.get(near_id, len(ranks) + 1),
+        key=lambda near_id: (near_id not in ranks, ranks.get(near_id, 0)),
     )
     change, rank = (
         (f"an id that is nearly written so: {listed(ids, 3)}", ranks.get(ids[0])) if ids else ("add it", None)

@@ -166,7 +166,7 @@ def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
 
 
 def _bar(value: float, low: float, high: float) -> str:
-    extent = (high - low) or 1.0
+    extent = high - low
     left = (min(value, 0.0) - low) / extent
     sign = _sign(value)
     style = f"left:{left:.1%};width:{abs(value) / extent:.1%}"
