@@ -79,13 +79,13 @@ TEMPLATES = (
     "{} will be there soon.",
     "{} is a good person.",
 )
-"""Sentences that say nothing of any target."""
+"""Sentences that mention no target."""
 
 _LISTS = Path(__file__).parent / "lists"
 _ERROR_RATE = 0.05  # of all targets together
 _MIN_NUMBERS = 5  # targets with a number, below which no correlation is computed
 _MAX_GUESSED = 1 / 3  # of the words of a target
-_MAX_PHRASE_WORDS = 4  # of what stands for a group
+_MAX_PHRASE_WORDS = 4  # of the words of a group
 _EPS = 1e-9
 _SAME_DECIMALS = 5  # of vectors of pairs that a model reads as one
 _N_NAMED = 3  # targets at each end, in a sentence
@@ -372,7 +372,7 @@ def bias(model: Embedder, pairs: Any = "gender", *, targets: Any = "occupations"
     rows: list[WordPair] = _without_guesses(model, word_pairs.rows, "pair", notes)
     target_rows = _without_guesses(model, target_rows, "target", notes, _MAX_GUESSED)
     if isinstance(targets, str) and word_pairs.name not in _NUMBERS_FIT.get(targets, (word_pairs.name,)):
-        expected = ""  # the percent of women says nothing of nationalities
+        expected = ""  # the percent of women does not apply to nationalities
     if not expected:
         target_rows = [target._replace(expected=None) for target in target_rows]
     encoded = _encode(model, [target.text for target in target_rows])

@@ -99,7 +99,7 @@ class Listed(TyperGroup):
         return read_plainly(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, None where there is none of the name."""
+        """Return the command of a name, None for an unknown name."""
         command = super().get_command(ctx, cmd_name)
         read_plainly([] if command is None or ctx is None else command.get_params(ctx))
         return command

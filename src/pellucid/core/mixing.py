@@ -41,7 +41,7 @@ def read_arrays(path: Path, shapes: Mapping[str, str]) -> dict[str, npt.NDArray[
 
     Args:
         path: the file.
-        shapes: "n d" by name, where a letter stands for one length; a name that ends in "?" may be absent.
+        shapes: "n d" by name, where a letter is one length; a name that ends in "?" may be absent.
     """
     arrays = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
     lengths: dict[str, int] = {}

@@ -23,7 +23,7 @@ from pellucid.text.words import Span, split_words
 
 
 class Token(NamedTuple):
-    """What a vector stands for: its word, and where that is; for a token of no word, such as [CLS], its own name."""
+    """The word of a vector, and where it stands; for a token of no word, such as [CLS], its own name."""
 
     name: str
     spans: tuple[Span, ...] = ()
@@ -115,7 +115,7 @@ class MultiVectorEmbedder(EncoderEmbedder):
         return 1 / max(len(query), 1) if self.similarity_fn_name == "meanmaxsim" else 1.0
 
     def tokens(self, text: str, role: Role, n_vectors: int) -> list[Token]:
-        """Return what each vector of a text stands for, without a pass; only numbers where the model pools tokens."""
+        """Return the word of each vector of a text, without a pass; only numbers where the model pools tokens."""
         form, prompt = canonicalize_with_offsets(text), prompt_of(self.model, role)
         with lock_of(self.model):
             features = self.model.preprocess([form.text], prompt=prompt, task=role)

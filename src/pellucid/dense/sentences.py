@@ -1,4 +1,4 @@
-"""Sentences of a passage as parts of its vector: each is encoded by itself, one more pass of the encoder for a text.
+"""Sentences of a passage as parts of its vector: each is encoded alone, one more pass of the encoder for a text.
 
 With c the passage's vector less the mean of all texts, and s_1 ... s_n the vectors of its sentences less the same,
 
@@ -32,7 +32,7 @@ order."""
 
 
 class SentenceReasons(Reasons):
-    """The sentences of texts, each encoded by itself.
+    """The sentences of texts, each encoded alone.
 
     Attributes:
         encoder: the `EncoderEmbedder`.

@@ -27,7 +27,7 @@ SCORE_EPS = 1e-6  # below this, a score is rounding of float32 embeddings, and s
 BETWEEN = ": "
 """Between the name of a part of a score and of its row."""
 READ_AS = " (read as "
-"""Between a word of a text and, up to a bracket, the known words that stand for it: "covid (read as co)"."""
+"""Between a word of a text and, up to a bracket, the known words that replace it: "covid (read as co)"."""
 
 
 class Row(NamedTuple):
@@ -43,7 +43,7 @@ class Row(NamedTuple):
         spans3: where it stands in text 3, which only a difference of two explanations has.
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
-        kind: what it is: "word pair", "word", "synonym" (a word that was said to stand for one of the query),
+        kind: what it is: "word pair", "word", "synonym" (a word that was given for one of the query),
             "sentence", "dimension", "key token", "embedding" (all that a model can say), "boost" (what metadata add),
             "remainder" (the last line of a frame), "shared part" (what an encoder's texts have in common), or "context"
             (what an encoder makes of the words together).

@@ -147,7 +147,7 @@ class Summary(NamedTuple):
         return f"{nearer} is closer to {self.labels[0]} than {farther} is, by {_size(self.score)}"
 
     def _standing(self) -> str:
-        """Say where the score is among those of unrelated pairs; nothing of equal texts."""
+        """Say where the score is among those of unrelated pairs; nothing for equal texts."""
         percentile = self.checks and self.checks.percentile
         if percentile is None or self.score >= _MAX_COMPARED:
             return ""
@@ -194,7 +194,7 @@ class Summary(NamedTuple):
         return "; ".join([f"{opening}: {reasons}", *(f"against it, {self._clause(line)}" for line in against)])
 
     def _without_two(self, n_lines: int) -> str:
-        """Say that no line is missed where the others are there."""
+        """Say that no single line is missed while the others remain."""
         both = None if self.checks is None else self.checks.without_two
         if n_lines > 1 and both is not None and 1 - both / self.score >= _MIN_SHARE:
             return f"either {'of the first two ' * (n_lines > 2)}would do, without both {_rounded(both)}"

@@ -41,7 +41,7 @@ Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""
 
 DocumentRows = Any
-"""The rows of passages in one part, zeros where there is none: float32 [passages, dimension], a CSR matrix,
+"""The rows of passages in one part, zeros for a passage without a row: float32 [passages, dimension], a CSR matrix,
 `TokenVectors`, or `TermCounts` of BM25."""
 
 STRINGS = ("id", "title", "text", "metadata")

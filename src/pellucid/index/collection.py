@@ -373,7 +373,7 @@ class DocumentCollection:
         named: NamedDocuments | None = None,
     ) -> int:
         count = n_added = 0
-        new_ids = set[str]()  # that were given in the place of ids by content
+        new_ids = set[str]()  # that replace ids by content
         additions = Additions(self.snapshot(), precomputed.arrays)
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             try:

@@ -145,7 +145,7 @@ class Commit(NamedTuple):
         return [StoredSegment(segment, *files) for segment, files in zip(self.segments, self.state.segments)]
 
     def rows_for(self, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return the segment and row of each of some ids that is there."""
+        """Return the segment and row of each of some ids that the index has."""
         rows: dict[str, tuple[int, int]] = {}
         for segment_index, segment in enumerate(self.segments):
             rows |= {document_id: (segment_index, row) for document_id, row in segment.rows_for(ids).items()}

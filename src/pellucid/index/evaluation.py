@@ -54,7 +54,7 @@ class TopRow(NamedTuple):
 
 
 class PartMeasures(NamedTuple):
-    """What a part finds by itself, or all together; means over the queries, times 100.
+    """What a part finds alone, or all together; means over the queries, times 100.
 
     Attributes:
         part: "bm25", the name of a model, or "together".
@@ -83,7 +83,7 @@ class MissedQuery(NamedTuple):
         document: the id of the relevant document with the highest score.
         rank: its rank; None where it is not among the first `recall_at`.
         score: its score; None where the index does not hold it.
-        first: the id of the first hit; "" where there is none.
+        first: the id of the first hit; "" without hits.
         first_score: its score.
         found_by: the parts that by themselves have a relevant document among their first hits.
         lacked: the largest rows by which the first hit stands above the document.

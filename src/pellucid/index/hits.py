@@ -520,7 +520,7 @@ class HitBlock:
         }
 
     def scores(self, position: int, texts: list[str]) -> Floats:
-        """Return the scores of texts in the place of a passage, float64 [texts]; the index's statistics stay."""
+        """Return the scores of texts instead of a passage, float64 [texts]; the statistics of the index stay."""
         self._check_process()
         for name in self.plan.parts.keys() & set(precomputed_parts(self.plan.snapshot.commit.state.settings)):
             own_score = self.plan.parts[name].text_scores([self._indexed(position)]).item()
@@ -557,7 +557,7 @@ def hits_for(plan: QueryPlan, passages: Sequence[ScoredPassage]) -> list[Hit]:
 
 
 class ScoredHit(NamedTuple):
-    """What scores a query with other texts in the place of a hit's passage, as the hit was scored."""
+    """What scores a query with other texts than a hit's passage, as the hit was scored."""
 
     block: HitBlock
     position: int

@@ -199,7 +199,7 @@ class Index(DocumentCollection):
 
     @property
     def synonyms(self) -> dict[str, list[str]]:
-        """What words of a query also stand for in BM25, unless a search says otherwise."""
+        """The synonyms of words of a query in BM25, unless a search says otherwise."""
         return validate_synonyms(None, self.snapshot().commit.state.settings)
 
     def __repr__(self) -> str:
@@ -307,7 +307,7 @@ class Index(DocumentCollection):
             steer: texts that the query is moved away from or to: {"cars": -0.5} subtracts half of what a search for
                 "cars" gives, {"price": 0.3} adds. It moves the vectors of dense models, and each text is a term of a
                 hit's reasons ("less of 'cars'"). BM25 and sparse models read the query as it is.
-            synonyms: words that words of the query also stand for, one way: {"car": ["auto", "automobile"]} finds both
+            synonyms: other words for words of the query, one way: {"car": ["auto", "automobile"]} finds both
                 with "car", and not the reverse. BM25 counts one that the query lacks with 0.8 of the weight, and at
                 most as the word itself; in the reasons it is a row of its own, "car ~ auto (synonym)". See the manual
                 for forms, stop words and synonyms of several words.

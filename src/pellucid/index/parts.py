@@ -43,7 +43,7 @@ from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Span, is_recognizable_prefix, spans_by, split_words
 
 RowMaker = Callable[[list[str]], DocumentRows]
-"""From passages to a row of each, zeros for one that a part knows nothing of."""
+"""From passages to a row of each, zeros for one of which a part knows no word."""
 
 
 class Question(NamedTuple):
@@ -158,7 +158,7 @@ class Bm25(Part):
         return ParsedQuery(known, _spans_without_passages(query_terms, passages_with), absent_acronyms)
 
     def _synonyms(self, question: Question, query_terms: QueryTerms) -> dict[str, tuple[float, frozenset[str]]]:
-        """Return terms of synonyms that the query lacks, each with weight and terms that it stands for; add spans."""
+        """Return terms of synonyms that the query lacks, with weights and the terms they replace; add spans."""
         synonyms, searched_terms = dict[str, tuple[float, frozenset[str]]](), frozenset(query_terms.weights)
         for words, texts in question.synonyms.items():
             word_terms = self._analyser.query_terms(words)
@@ -352,7 +352,7 @@ class ModelPart(Part):
         return self.document_rows
 
     def document_rows(self, texts: list[str]) -> DocumentRows:
-        """Return the rows of documents, zeros for a text that the model knows nothing of."""
+        """Return the rows of documents, zeros for a text of which the model knows no word."""
         return self.checked_rows(self.encoder.encode_document(texts))
 
     def query_rows(self, texts: list[str]) -> DocumentRows:

@@ -12,7 +12,7 @@ Weights = Mapping[str, float] | None
 """Of parts or words by name; None for those that are set."""
 
 Synonyms = Mapping[str, Sequence[str]] | None
-"""Of a word the words that it also stands for; None for those that are set."""
+"""The synonyms of words; None for those that are set."""
 
 Boosts = Sequence[Mapping[str, Any]] | None
 """What metadata add to the score: {"where": conditions, "weight": 0.2} or {"recent": field, ...}; None for none."""
@@ -94,7 +94,7 @@ OPTIONS: dict[str, tuple[Any, Option]] = {
 """Of each field of `SearchQuery` its type, and what it means."""
 
 DEFAULTS: dict[str, Any] = {name: getattr(SearchQuery, name) for name in OPTIONS if name != "query"}
-"""Of each but the query the value that stands for none."""
+"""The default of each option but the query."""
 
 _NUMBERS = {name: (kind, option) for name, (kind, option) in OPTIONS.items() if kind in (int, float | None)}
 

@@ -481,7 +481,7 @@ class Columns:
         return moment.isoformat() if "%H" in self._date_format else moment.date().isoformat()
 
     def _typed(self, value: Any, kind: str) -> Any:
-        """Return a value as one of a type, None where it is missing; ValueError where it is none.
+        """Return a value as one of a type, None where it is missing; ValueError for a value of another type.
 
         Args:
             value: of a cell, or of another kind of file.

@@ -119,14 +119,14 @@ class Segment:
 
     @cached_property
     def counts(self) -> tuple[int, int, int]:
-        """Numbers of the documents, passages and terms that are there."""
+        """Numbers of the documents, passages and terms that are not deleted."""
         rows = self.live_rows()
         passages = self.passages_for(rows)
         return len(rows), len(passages), int(self.lengths[passages].clip(0).sum(dtype=np.int64))
 
     @cached_property
     def live(self) -> Mask | None:
-        """Which documents are there, bool [documents]; None for all."""
+        """Which documents are not deleted, bool [documents]; None for all."""
         if not len(self.deleted):
             return None
         live = np.ones(len(self.numbers), np.bool_)
@@ -135,11 +135,11 @@ class Segment:
 
     @cached_property
     def live_passages(self) -> Mask | None:
-        """Which passages are there, bool [passages]; None for all."""
+        """Which passages are not deleted, bool [passages]; None for all."""
         return None if self.live is None else np.repeat(self.live, np.diff(self.ends, prepend=0))
 
     def allowed_passages(self, where: Where) -> Mask | None:
-        """Return which passages are there and meet a condition, bool [passages]; None for all."""
+        """Return which passages are not deleted and meet a condition, bool [passages]; None for all."""
         if not where:
             return self.live_passages
         allowed: Mask = np.repeat(self.matching(where), np.diff(self.ends, prepend=0))
@@ -150,7 +150,7 @@ class Segment:
         return passages if self._has_short_documents else self.ends.searchsorted(passages, "right")
 
     def live_rows(self) -> Integers:
-        """Return the rows of the documents that are there."""
+        """Return the rows of the documents that are not deleted."""
         return np.arange(len(self.numbers)) if self.live is None else np.flatnonzero(self.live)
 
     def passages_for(self, rows: Integers) -> Integers:
@@ -218,7 +218,7 @@ class Segment:
             yield span if self.live is None else span._replace(n_passages=len(self.postings(span)[0]))
 
     def postings(self, span: PostingsSpan) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
-        """Return the passages with a term that are there, rising, and how often it stands in each."""
+        """Return the undeleted passages with a term, rising, and how often it stands in each."""
         lists = slice(span.start, span.stop)
         passages, counts = self.tensors["bm25.rows"].view(np.uint32)[lists], self.tensors["bm25.values"][lists]
         if self.live_passages is not None and len(passages):

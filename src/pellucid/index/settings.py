@@ -222,7 +222,7 @@ def validate_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict
 
 
 def validate_synonyms(synonyms: Synonyms, settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what words of a query also stand for; None takes what the settings have."""
+    """Return the synonyms of words of a query; None takes what the settings have."""
     synonyms = settings.get("synonyms", {}) if synonyms is None else synonyms
     if not isinstance(synonyms, Mapping):
         raise InputError(f'synonyms are {shown(synonyms)}; give a dict: word -> words, such as {{"car": ["auto"]}}')
@@ -239,7 +239,7 @@ def validate_synonyms(synonyms: Synonyms, settings: Mapping[str, Any]) -> dict[s
 
 
 def validate_steer(steer: Weights) -> dict[str, float]:
-    """Return the texts that a query is moved to or away from, with their weights but for 0."""
+    """Return the texts that a query is moved to or away from, with their weights other than 0."""
     if steer is None:
         return {}
     if not isinstance(steer, Mapping):

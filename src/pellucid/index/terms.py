@@ -47,7 +47,7 @@ NAME_WEIGHT = 1.0
 """What the names of a chunk of a query weigh together, where one of its words weighs 1."""
 
 DIVIDED_NAME_WEIGHT = 1.5
-"""What the name "b12" weighs that a query has as "b 12": it stands for two words (chosen on SciFact's training)."""
+"""What the name "b12" weighs that a query has as "b 12": it is two words (chosen on SciFact's training)."""
 
 VARIANT_WEIGHT = 0.5
 """What an acronym weighs that a query may mean."""

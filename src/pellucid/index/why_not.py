@@ -244,7 +244,7 @@ class _Trials:
         for name, value in bounds.items() if self.rank else ():
             if (bound := getattr(request, name)) is not None and value < bound:
                 blocks.append((name, f"{name} is {bound:,}, and it has {value:,.4g}"))
-                # Another query has other scores, so that a bound which lets this one in says nothing of it.
+                # Another query has other scores, so a bound that lets this one in need not let that one in.
                 self._options[name] = round(value - 5e-5, 4) if bounds["offset"] < self._n_first else None
         self.blocks = [self._cause(kind, text, {}, self.rank) for kind, text in blocks]
 

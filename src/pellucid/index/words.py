@@ -24,7 +24,7 @@ from pellucid.text.words import Span, is_recognizable_prefix, split_words
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
 
-_SEVERAL_TERMS, _NO_TERM, _ABSENT = -1, -2, -3  # in the place of the number of a key or term
+_SEVERAL_TERMS, _NO_TERM, _ABSENT = -1, -2, -3  # instead of the number of a key or term
 IN_VOCABULARY, CONTENT = 1, 2
 """What a static model knows, and what is no function word; a sum says both."""
 

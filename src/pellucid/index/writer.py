@@ -83,7 +83,7 @@ def first_commit(folder: Path, state: IndexState) -> None:
 
 
 def _write_state(folder: Path, state: IndexState) -> None:
-    """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
+    """Replace the last commit, with a later time: readers know it by its time."""
     path, content = folder / "commit.json", json.dumps(asdict(state)).encode()
     if len(content) + MAX_COMMIT_OVERHEAD > MAX_COMMIT_BYTES:  # no reader would open it
         raise InputError(
@@ -110,7 +110,7 @@ class Writer:
         self._process = os.getpid()
 
     def _check_process(self) -> None:
-        """Refuse to go on in a forked child with a change of its parent, which has the lock and goes on, too."""
+        """Refuse to go on in a forked child with a change of its parent, which has the lock and continues, too."""
         if self._process != os.getpid():
             raise IndexFolderError(
                 f"{self.folder} was being changed when this process was forked; the process that began the change "
@@ -207,7 +207,7 @@ def _describe_file(path: Path) -> File:
 
 
 def _due_merge(stored: Sequence[StoredSegment]) -> slice | None:
-    """Return neighbouring segments that should be one, None where there are none."""
+    """Return neighbouring segments that should be one, None if all may stay."""
     for index, (segment, _, _) in enumerate(stored):
         if len(segment.deleted) * 2 > len(segment.numbers):
             return slice(index, index + 1)

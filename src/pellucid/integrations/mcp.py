@@ -27,7 +27,7 @@ _Count = Annotated[int, Field(ge=1, le=50)]
 _Model = Annotated[str | None, Field(description="One of the models that the server names; the first without it.")]
 
 
-_DOCUMENT = "id score title text metadata parts summary groups marks".split()  # what is told of a document
+_DOCUMENT = "id score title text metadata parts summary groups marks".split()  # the fields of a document that are sent
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None, rerank: Any = None) -> MCPServer:

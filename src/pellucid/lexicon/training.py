@@ -135,7 +135,7 @@ def train_module(
 
     from pellucid.lexicon.trainer import CandidateLoss, LexiconTrainer, SimilarityLoss, Watch, checksums
 
-    checkpoints = work.metadata.get("checkpoints", {})  # one that was being written when the run stopped is not there
+    checkpoints = work.metadata.get("checkpoints", {})  # without one that was being written when the run stopped
     last = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")), default="")
     done = work.metadata.get(TRAINED) if (work.path / TRAINED).is_dir() else None
     for folder, digests in ((last, checkpoints.get(last)), (TRAINED, done)):

@@ -16,7 +16,7 @@ from pellucid.native.kernels import address, are_ends, are_rising, are_within, c
 from pellucid.native.library import library
 
 LINE_END = -1
-"""What stands for a line feed among the numbers of tokens."""
+"""The number that is a line feed among the numbers of tokens."""
 
 _PADDING = 8  # bytes after a block and after the tokens of a table, which are read in one go
 _MAX_NUMBER = (1 << 31) - 1

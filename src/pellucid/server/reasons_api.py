@@ -316,7 +316,7 @@ def _grades(index: Index) -> dict[str, dict[str, int]]:
     """Return the judged queries, by text, with the grade of each document."""
     try:
         queries, grades = index.judgements()
-    except CorpusError:  # the files may be edited by hand; all but judging goes on, and that says so
+    except CorpusError:  # the files may be edited by hand; all but judging works, and that says so
         return {}
     return {queries[query]: judged for query, judged in grades.items() if query in queries}
 

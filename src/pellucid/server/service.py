@@ -123,7 +123,7 @@ def _encode(model: Embedder, texts: list[str], role: Role) -> Any:
         raise
     except InputError as error:
         raise ApiError(422, str(error)) from error
-    except Exception as error:  # whatever a model raises, the queue goes on
+    except Exception as error:  # whatever a model raises, the queue continues
         _log.exception("the model failed")
         raise ApiError(424, f"the model failed: {type(error).__name__}") from error
 
@@ -181,7 +181,7 @@ class Service:
         }  # named by no reply
         self.batchers: dict[str, Batcher] = {}
         self._threads = ThreadPoolExecutor(2, "reasons")
-        self._measuring_thread = ThreadPoolExecutor(1, "measuring")  # which takes seconds, and keeps nobody else out
+        self._measuring_thread = ThreadPoolExecutor(1, "measuring")  # which takes seconds, and blocks no other request
 
     def start(self) -> None:
         """Begin to serve, in the event loop, once nothing is left to import that the first requests would wait for."""

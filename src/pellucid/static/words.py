@@ -193,7 +193,7 @@ class WordList(NamedTuple):
     spans: Integers  # [words, 2] where each starts and ends in its text, in characters
     ends: Integers  # [texts] where each text's words end
     is_token: npt.NDArray[np.bool_] | None = None
-    """[words] whether each stands between blanks, but for a mark before and after it; None where that is not known."""
+    """[words] whether each stands between blanks, with at most a mark before and after it; None if unknown."""
 
     def slice_for(self, text: int) -> slice:
         """Return where the words of a text are."""

@@ -183,7 +183,7 @@ def numbers(*titles: str) -> list[tuple[str, str]]:
 
 
 def signed(value: float | None, n_decimals: int = 3) -> str:
-    """Write a number with its sign; a dash where there is none, and no sign on 0."""
+    """Write a number with its sign; a dash for None, and no sign on 0."""
     if value is None:
         return "\u2013"
     written = f"{value:+.{n_decimals}f}"

@@ -38,7 +38,7 @@ export function byName(values) {
   return Object.assign(Object.create(null), values);
 }
 
-/** The server wants a token, and nobody gave one. */
+/** The server wants a token, and none was given. */
 export class NoTokenError extends Error {}
 
 /**
