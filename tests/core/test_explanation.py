@@ -20,8 +20,9 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import phrase_text
-from pellucid.explain.rows import SHARED, JoinedRows, PairTable, Row
-from pellucid.explain.views.parts import Column, Fold, TablePart
+from pellucid.explain.rows import SHARED, JoinedRows, Measurement, PairTable, Row
+from pellucid.explain.views.page import page
+from pellucid.explain.views.parts import Column, Fold, Piece, TablePart, bars, counted, cut, listed, percent, signed
 from pellucid.explain.views.terminal import plain
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Coverage, Vocabulary
@@ -184,6 +185,8 @@ def test_what_is_left_over_is_the_remainder_and_nothing_sets_it_to_zero() -> Non
     assert of_terms(0.40005, X, exact=False).remainder == 0.40005 - 0.4
     assert repr(anchors()) == "<Explanation anchors: score 0.5000, 2 rows, remainder +0.2000>"
     assert (anchors() - anchors()).remainder == 0
+    assert [(why - anchors()).exact for why in (anchors(), anchors(exact=True))] == [False, False]
+    assert [row.name for row in of_terms(0.8, X._replace(name="y", parts=("y",)), X).rows] == ["x", "y"]  # by name
 
 
 def test_a_word_in_another_spelling_is_the_same_term(fruit: StaticEmbedder) -> None:
@@ -221,10 +224,11 @@ def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) ->
     why, said = fruit.explain("apple zebra quagga", "apple pear"), "Only 1 of 3 words of text 1 known"
     assert [coverage.share for coverage in why.coverage] == [1 / 3, 1.0]
     assert '<span class="unknown" title="not in the vocabulary">zebra</span>' in why.to_html()
-    assert said in str(why) and said in why.to_html() and "words of text 2 known" not in str(why)
+    assert said in str(why) and f'<p class="warning" dir="auto">{said}' in why.to_html()
+    assert "words of text 2 known" not in str(why)
     assert why.to_frame().attrs["coverage"] == (1 / 3, 1.0)
     gap = fruit.explain("apple", "pear") - fruit.explain("apple", "car zebra quagga")
-    assert "Only 1 of 3 words of text 3 known" in str(gap)
+    assert "Only 1 of 3 words of text 3 known" in str(gap) and gap.unknown_words(3) == ["zebra", "quagga"]
     assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(fruit.explain("zebra quagga"))
     assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
     for text1, text2, blank in (("zebra", "apple", "text 1"), ("a zebra", "quagga", "text 1 and text 2")):
@@ -283,6 +287,7 @@ def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
         "kind",
     ]
     assert frame["contribution"].sum() == pytest.approx(frame.attrs["score"])
+    assert (frame.attrs["family"], frame.attrs["exact"]) == ("static", True)
     frame = anchors().to_frame()
     assert (*frame[["contribution", "share"]].sum(), frame["name"].iloc[-1]) == (
         pytest.approx(0.5), pytest.approx(1.0), "(remainder)",
@@ -314,6 +319,66 @@ def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypa
     monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
     expected = why.to_text()
     assert "adding up to the score" in expected and str(why) == expected and shown == []
+
+
+@pytest.mark.parametrize(
+    ("context", "words", "said"),
+    [
+        (
+            0.26,
+            0.74,
+            "The words account for +0.74 of +1.00; the rest is not explained by words. Measure it: model.with_",
+        ),
+        (-0.26, 1.26, "The words account for +1.26 of +1.00"),
+        (0.06, 0.1, "The words account for +0.10 of +0.16"),
+        (0.24, 0.76, None),
+        (0.04, 0.1, None),  # a small one, of a score near that of any two texts
+    ],
+)
+def test_a_view_warns_of_a_context_that_is_more_than_a_quarter(context: float, words: float, said: str | None) -> None:
+    kinds = {"shared part": 0.3, "context": context, "word": words}
+    why = of_terms(0.3 + context + words, *(Row(kind, (kind,), v, 0.0, kind=kind) for kind, v in kinds.items()))
+    warnings = re.findall('<p class="warning" dir="auto">(.*?)</p>', why.to_html())
+    assert len(warnings) == bool(said) and "".join(warnings).startswith(said or "")
+
+
+@pytest.mark.parametrize(
+    ("values", "styles"),
+    [
+        ([1.0, -0.25, 0.0], [("for", "left:20.0%;width:80.0%"), ("against", "left:0.0%;width:20.0%")]),
+        ([-1.0, 0.5], [("against", "left:0.0%;width:66.7%"), ("for", "left:66.7%;width:33.3%")]),
+    ],
+)
+def test_bars_of_a_page_begin_at_0_on_one_scale(values: list[float], styles: list[tuple[str, str]]) -> None:
+    table = TablePart("", (Column("", "bar"),), tuple((value,) for value in values))
+    assert re.findall('<i class="(.*?)" style="(.*?)">', page([table], fragment=True)) == styles
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (percent(0.0), "0.0%"), (percent(0.0004), "< 0.1%"), (percent(0.0006), "0.1%"),
+        (signed(None), "\u2013"), (signed(-0.0004), "0.000"), (signed(0.5, 1), "+0.5"),
+        (counted(0, "text"), "0 texts"), (counted(1, "text"), "1 text"), (counted(2000, "box", "boxes"), "2,000 boxes"),
+        (listed("a" * 12), "a" + ", a" * 11), (listed("a" * 14), "a" + ", a" * 11 + " and 2 more"),
+        (listed(["a" * 40, "b" * 41]), "a" * 40 + ", " + "b" * 39 + "\u2026"),
+        (bars([None, 0.25, -0.5]), [None, 0.5, -1.0]),
+        ([piece.text for piece in cut([Piece("abc"), Piece("de")], 5)], ["abc", "de"]),
+        ([piece.text for piece in cut([Piece("abc"), Piece("de")], 2)], ["ab", " \u2026 3 characters more"]),
+    ],
+)  # fmt: skip
+def test_numbers_and_names_are_written_so(written: object, expected: object) -> None:
+    assert written == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(0.0, "no sampling error"), (0.0123, "the standard error of what a word adds is 0.0123")]
+)
+def test_a_view_says_how_rows_were_measured(error: float, said: str) -> None:
+    why = replace(of_terms(-0.4, X._replace(contribution=-0.4)), measurement=Measurement(9, error))
+    lines = str(why).splitlines()
+    assert f"Measured by leaving words out: 9 texts read, {said}." in lines
+    assert "The score is negative, so the rows that lower it have the positive shares." in lines
 
 
 def test_shares_are_not_shown_where_they_mislead() -> None:
@@ -392,7 +457,9 @@ def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:
         ("\u201eHaus\u201c", "\u201eHaus\u201c"),
         ("l\u2019eau", "l\u2019eau"),
         ("a" * 70, "a" * 59 + "\u2026"),
+        ("a" * 60, "a" * 60),
         ("word " * 20, "word " * 11 + "word\u2026"),
+        ("longword " * 8, "longword " * 5 + "longword\u2026"),
     ],
 )
 def test_a_name_is_short_and_has_no_half_of_a_pair_of_marks(phrase: str, name: str) -> None:

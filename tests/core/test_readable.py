@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.core.background import MAX_WORDS, N_TEXTS, _texts
 from pellucid.errors import InputError
+from pellucid.explain.checks import Checks
 from pellucid.explain.explanation import Explanation
+from pellucid.explain.groups import Group
 from pellucid.explain.phrases import MAX_JOINED_WORDS, MIN_WORD_SHARE, match_words, phrase_starts, words_of_text
 from pellucid.explain.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
-from pellucid.explain.summary import differences
+from pellucid.explain.summary import Summary, differences
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.function_words import function_words, negations
 from pellucid.text.words import Vocabulary, split_words
@@ -208,6 +210,7 @@ def test_rows_that_are_no_words_are_lines_of_their_own() -> None:
         ("d8", "dimension"), ("d7", "dimension"), ("d0", "dimension"), ("5 other dimensions", "other dimensions"),
     ]  # fmt: skip
     assert len(why.groups(None)) == 8  # one adds nothing
+    assert why.groups(7)[-1].name == "1 other dimension"
     with pytest.raises(InputError, match="k is 0"):
         why.groups(0)
 
@@ -277,12 +280,59 @@ SUMMARIES = [  # an explanation, and its whole summary, or the beginning of one 
     (paired("loan", "rate", {("loan", "rate"): 0.1}) - paired("loan", "credit", {("loan", "credit"): 0.5}),
      "Text 3 is closer to text 1 than text 2 is, by 0.40..."),
     (NEARER - NEARER, "Text 2 and text 3 are equally close to text 1."),
+    (NEARER - paired("loan, dog", "puppy", {("dog", "puppy"): 0.1}),
+     'Text 2 is closer to text 1 than text 3 is, by 0.50: "loan" is close to "credit" in text 2 (+0.50).'),
+    (paired("loan, dog", "puppy", {("dog", "puppy"): 0.1}) - NEARER,
+     'Text 3 is closer to text 1 than text 2 is, by 0.50: "loan" is close to "credit" in text 3 (-0.50).'),
+    (paired("loan, dog", "loan, cat", {("loan", "loan"): 0.5, ("dog", "cat"): 0.1})
+     - paired("loan, dog", "puppy", {("dog", "puppy"): 0.1}),
+     'Text 2 is closer to text 1 than text 3 is, by 0.50: text 2 says "loan", too (+0.50).'),
+    (paired("loan", "credit", {("loan", "credit"): 0.304}) - paired("loan", "rate", {("loan", "rate"): 0.3}),
+     "Text 2 is closer to text 1 than text 3 is, by 0.004."),
+    (paired("loan", "credit", {("loan", "credit"): 0.3004}) - paired("loan", "rate", {("loan", "rate"): 0.3}),
+     "Text 2 is closer to text 1 than text 3 is, by less than 0.001."),
+    (paired("loan", "credit", {("loan", "credit"): -0.002}), "Similarity 0.00: hardly anything in common."),
+    (replace(paired("loan ab cd ef gh", "credit", {("loan", "credit"): 0.5}),
+             unknown1=((5, 7), (8, 10), (11, 13), (14, 16))),
+     'Similarity 0.50: "loan" is close to "credit" (+0.50). Unknown words: "ab", "cd", "ef" and 1 more.'),
+    (of_rows(), "Nothing to add up: the model finds nothing that the texts have in common."),
+    (Explanation.from_terms("static", ("ab; cd; ef; gh; ij; kl; mn; op", None), 0.8, [
+        Row(word, (word,), 0.1, 0.0, ((4 * n, 4 * n + 2),), kind=WORD)
+        for n, word in enumerate("ab cd ef gh ij kl mn op".split())]),
+     'Partly about "ab" (12%), "cd" (12%) and "ef" (12%). All other words 38%.'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("why", "said"), SUMMARIES, ids=range(len(SUMMARIES)))
 def test_the_summary_of_rows_given_by_hand(why: Explanation, said: str) -> None:
     assert why.summary() == said or (said.endswith("...") and why.summary().startswith(said[:-3]))
+
+
+LOAN = Group("", 0.3, 0.6, "phrase", ((0, 4),), ((0, 6),))
+DOG = Group("", 0.2, 0.4, "phrase", ((6, 9),), ((8, 11),))
+CITY = Group("", 0.2, 0.4, "phrase", ((11, 15),), ((13, 17),))
+
+
+@pytest.mark.parametrize(
+    ("groups", "checks", "said"),
+    [
+        ([LOAN], {"percentile": 94.9}, "Similarity 0.50 (weak: 5% of unrelated pairs score as high): "),
+        ([LOAN], {"percentile": 95.0}, "Similarity 0.50 (higher than 95% of unrelated pairs): "),
+        ([LOAN], {"percentile": 99.89}, "Similarity 0.50 (higher than 99% of unrelated pairs): "),
+        ([LOAN], {"percentile": 99.9}, "Similarity 0.50 (higher than 99.9% of unrelated pairs): "),
+        ([LOAN._replace(without=0.2)], {}, '"loan" is close to "credit" (+0.30; without it 0.20).'),
+        ([LOAN._replace(without=0.6)], {}, '"loan" is close to "credit" (+0.30, yet without it 0.60); no words alone'),
+        ([LOAN._replace(without=0.2, spans1=((0, 4), (6, 9)))], {}, "(+0.30; without them 0.20)."),
+        ([LOAN._replace(without=0.49), DOG._replace(without=0.48)], {"without_two": 0.1},
+         "; either would do, without both 0.10."),
+        ([LOAN._replace(without=0.49), DOG._replace(without=0.48), CITY._replace(without=0.47)], {"without_two": 0.1},
+         "; either of the first two would do, without both 0.10."),
+    ],
+)  # fmt: skip
+def test_a_summary_says_what_checks_found(groups: list[Group], checks: dict[str, float], said: str) -> None:
+    texts, labels = ("loan, dog, city", "credit, cat, town"), ("text 1", "text 2")
+    found = Checks(**{"without": {}, "without_two": None, "change": None, **checks})
+    assert said in Summary(texts, labels, 0.5, groups, (), {}, [[], []], True, checks=found).text()
 
 
 @pytest.mark.parametrize(
@@ -315,6 +365,7 @@ def test_a_line_of_a_difference_names_the_text_first_that_it_speaks_for() -> Non
 def test_of_an_index_the_texts_are_query_and_documents() -> None:
     why = paired("loan", "credit", {("loan", "credit"): 0.5}, family="index")
     view = (why - paired("loan", "rate", {("loan", "rate"): 0.1}, family="index")).to_text()
+    assert view.startswith("Score of this document less score of the other document  0.4000   index\n")
     assert "This document is closer to the query than the other document is, by 0.40" in view
     assert "text 1" not in view + why.to_text(rows=True) and re.search(
         r"\nquery +loan\n\ndocument +credit\n", why.to_text()

@@ -352,7 +352,7 @@ class Explanation(Shown):
     def summary(self) -> str:
         """Return one or two sentences that say where the score comes from: the largest groups, numbers rounded."""
         if not self.rows:
-            return f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+            return self._why_no_rows()
         unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
         subject = "Score" if self._is_of_index else "Similarity"
         free: list[list[tuple[str, str]]] = []
@@ -544,7 +544,7 @@ class Explanation(Shown):
     def _notes(self) -> Iterator[str]:
         """Yield sentences about what the numbers are based on."""
         if not self.rows:
-            yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+            yield self._why_no_rows()
             return
         values = self.contributions
         sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
@@ -564,16 +564,16 @@ class Explanation(Shown):
     def _sum_of(self, kind: str) -> float:
         return math.fsum(v for v, row_kind in zip(self.contributions.tolist(), self._row_kinds) if row_kind == kind)
 
-    def _blank_texts(self) -> str:
-        """Name the texts without any known word."""
-        if len(self.texts) == 1:
-            return self._labels[0]
+    def _why_no_rows(self) -> str:
+        """Name the texts without any known word, if there are such."""
         blank = [
             label
             for label, text, spans in zip(self._labels, self.texts, self.unknown)
-            if not any(map(str.isalnum, without(text, spans)))
+            if len(self.texts) == 1 or not any(map(str.isalnum, without(text, spans)))
         ]
-        return " and ".join(blank) or "one of the texts"
+        if not blank:
+            return "Nothing to add up: the model finds nothing that the texts have in common."
+        return f"Nothing to add up: the model knows nothing of {' and '.join(blank)}."
 
     @property
     def _kind_names(self) -> str:

@@ -125,7 +125,7 @@ def _piece(piece: Piece) -> str:
         return f'<span class="unknown" {tooltip}>{safe(piece.text)}</span>'
     if abs(piece.strength) < WEAK:
         return f"<span {tooltip}>{safe(piece.text)}</span>"
-    tint = min(abs(piece.strength), 1.0) * _MAX_TINT_OPACITY
+    tint = abs(piece.strength) * _MAX_TINT_OPACITY
     return f'<mark class="{_sign(piece.strength)}" style="--tint:{tint:.2f}" {tooltip}>{safe(piece.text)}</mark>'
 
 
