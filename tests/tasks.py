@@ -10,10 +10,6 @@ import numpy as np
 from pellucid.core.embedder import Embedder
 from pellucid.evaluation.evaluating import TaskScore, evaluate
 
-FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]
-
-LABELLED = [(text, "fruit") for text in FRUIT] + [(text, "vehicle") for text in VEHICLES]
-
 RISING = [
     ("apple", "car", 0.5),
     ("apple", "the", 1.0),

@@ -196,31 +196,20 @@ def test_a_folder_means_shards(run, texts, fruit, tmp_path):
 # --- explain, describe, models ----------------------------------------------------------------------------------------
 
 
-def test_explain_prints_rows_that_add_up(run, fruit):
-    explanation = json.loads(run("explain", "the apple", "apple pear", "--json").stdout)
-    expected = fruit.similarity(fruit.encode(["the apple"]), fruit.encode(["apple pear"]))[0, 0]
-    assert explanation["score"] == pytest.approx(float(expected), abs=1e-6)
-    assert sum(row["contribution"] for row in explanation["rows"]) == pytest.approx(explanation["score"], abs=1e-6)
-
-
-def test_explain_shows_as_many_rows_as_asked(run):
-    shown = run("explain", "the apple", "apple pear", "--rows", "--top-k", "1").stdout
-    assert "apple \u00d7" not in run("explain", "the apple", "apple pear").stdout
-    assert "apple \u00d7 apple" in shown and "apple \u00d7 pear" not in shown and "sum of 3 more word pairs" in shown
-
-
-def test_explain_against_a_third_text(run):
-    told = run("explain", "apple", "pear", "--than", "car", "--json").stdout
-    assert json.loads(told)["score"] == pytest.approx(2 / 5**0.5, abs=1e-6)
-    assert "bicycle" in run("explain", "the bicycle").stdout  # one text
-    assert "apples" in run("explain", "apples.txt ").stdout  # with a blank behind it no file
-
-
-def test_explain_writes_pages(run, tmp_path):
-    html = tmp_path / "why.html"
-    result = run("explain", "apple", "pear", "--html", html)
-    assert result.stdout == ""
-    assert str(html) in result.stderr and "pear" in html.read_text(encoding="utf-8")
+@pytest.mark.parametrize(("shown", "options"), [([], {}), (["--rows", "--top-k", "1"], {"rows": True, "top_k": 1})])
+@pytest.mark.parametrize(
+    ("texts", "explained"),
+    [
+        (["the bicycle"], lambda m: m.explain("the bicycle")),
+        (["apples.txt "], lambda m: m.explain("apples.txt ")),  # with a blank behind it no file
+        (["the apple", "apple pear"], lambda m: m.explain("the apple", "apple pear")),
+        (["apple", "pear", "--than", "car"], lambda m: m.explain("apple", "pear") - m.explain("apple", "car")),
+    ],
+)
+def test_explain_prints_what_the_library_explains(run, fruit, texts, explained, shown, options):
+    why = explained(fruit)
+    assert run("explain", *texts, *shown).stdout.split() == why.to_text(**options).split()
+    assert json.loads(run("explain", *texts, "--json").stdout) == json.loads(why.to_json())
 
 
 def test_describe_texts_or_stdin(run):
@@ -331,12 +320,6 @@ def test_no_texts_on_stdin_are_said(run):
 
 def test_version(run):
     assert run("--version").stdout == f"pellucid {__version__}\n"
-
-
-def test_an_interrupt_ends_with_130(run, monkeypatch):
-    monkeypatch.setattr(cli, "open_model", Mock(side_effect=KeyboardInterrupt))
-    result = run("describe", "apple", code=130)
-    assert result.stderr == "interrupted\n" and result.stdout == ""
 
 
 @pytest.mark.parametrize("missing", ["tokenizers", "safetensors", "numpy"])
@@ -488,11 +471,17 @@ def test_a_command_takes_the_kind_of_reasons(run, encoder, kind):
     assert ("texts read" in shown) == (kind == "measured")
 
 
-@pytest.mark.parametrize("kind", ["audit", "duplicates"])
-def test_reports_go_to_the_screen_to_json_and_to_a_page(run, texts, kind):
-    assert json.loads(run(kind, texts, "--json").stdout)["kind"] == kind
-    assert "static model" in run(kind, texts).stdout
-    told = run(kind, texts, "--html", "page.html")
+@pytest.mark.parametrize(
+    ("command", "key", "said"),
+    [
+        (["audit", "texts.txt"], ("kind", "audit"), "static model"),
+        (["duplicates", "texts.txt"], ("kind", "duplicates"), "static model"),
+        (["explain", "apple", "pear"], ("text2", "pear"), "is close to"),
+    ],
+)
+def test_reports_go_to_the_screen_to_json_and_to_a_page(run, texts, command, key, said):
+    assert key in json.loads(run(*command, "--json").stdout).items() and said in run(*command).stdout
+    told = run(*command, "--html", "page.html")
     assert (told.stdout, told.stderr) == ("", "wrote page.html\n")
     assert Path("page.html").read_text().startswith("<!doctype html>")
 

@@ -1,9 +1,8 @@
 """The index: changes, opening, models, settings and vectors from elsewhere."""
 
-import json
 import shutil
 from collections import Counter
-from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from hypothesis.extra import numpy as extra_numpy
 
 import pellucid.index.bm25 as bm25
 import pellucid.index.terms as terms
+from index_folder import seal, state_of
 from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import Index
 from pellucid.errors import IndexFolderError, InputError, WritingError
@@ -42,14 +42,6 @@ def lengths(texts):
 def index(index_of, fruit):
     fields = [{"n": n, "even": n % 2 == 0, "kind": f"{n}", "day": "2024-05-31"} for n in range(len(TEXTS))]
     return index_of(TEXTS.values(), ids=TEXTS, metadata=fields, models={"fruit": fruit})
-
-
-def resettled(index, change):
-    """Change the settings that are stored, whatever they are then."""
-    with index._exclusive_writer() as writer:
-        settings = json.loads(json.dumps(writer.commit.state.settings))
-        change(settings)
-        writer.save(replace(writer.commit.state, settings=settings))
 
 
 def test_a_closed_index_says_so(tmp_path):
@@ -118,9 +110,7 @@ def test_a_document_that_is_too_long(index_of):
 
 def test_a_model_that_gives_nan_stores_nothing(index_of):
     def broken(texts):
-        rows = lengths(texts)
-        rows[["bad" in text for text in texts]] = np.nan
-        return rows
+        return np.where([["bad" in text] for text in texts], np.nan, lengths(texts))
 
     index = index_of(["fine"], ids=["a"], models={"m": broken})
     with pytest.raises(InputError, match="NaN"):
@@ -171,18 +161,13 @@ def test_the_blocks_before_an_error_or_an_interrupt_stay(tmp_path, error):
         assert index.verify() == []
 
 
-def test_what_a_disk_refuses_is_not_tried_again(tmp_path, monkeypatch):
-    tried = []
-
-    def refuse(*arguments):
-        tried.append(arguments)
-        raise WritingError(28, "full")
-
-    with Index.create(tmp_path / "index", {}) as index:
-        monkeypatch.setattr("pellucid.index.collection.replace_documents", refuse)
-        with pytest.raises(WritingError):
-            index.add(f"text {n}" for n in range(1500))
-        assert len(tried) == 1 and len(index) == 0
+def test_what_a_disk_refuses_is_not_tried_again(index_of, monkeypatch):
+    index = index_of([])
+    replace = Mock(side_effect=WritingError(28, "full"))
+    monkeypatch.setattr("pellucid.index.collection.replace_documents", replace)
+    with pytest.raises(WritingError):
+        index.add(f"text {n}" for n in range(1500))
+    assert replace.call_count == 1 and len(index) == 0
 
 
 # --- Opening, models, formats ---
@@ -288,7 +273,9 @@ def test_a_field_knows_the_kinds_of_its_values(index_of):
 @pytest.mark.parametrize("source", ["someone/model-of-the-hub", "/etc", "../elsewhere"])
 def test_an_index_from_elsewhere_asks_nobody(tmp_path, index, fruit, monkeypatch, source):
     fruit.save_pretrained(tmp_path / "elsewhere")
-    resettled(index, lambda settings: settings["models"][0].update(source=source, copy=None))
+    state = state_of(index.folder)
+    state["settings"]["models"][0].update(source=source, copy=None)
+    seal(index.folder, state)
     monkeypatch.setattr("socket.socket.connect", lambda *arguments: pytest.fail("a connection was opened"))
     with pytest.raises(IndexFolderError, match="allow_outside=True"):
         Index.open(tmp_path / "index")

@@ -39,6 +39,8 @@ def index(tmp_path_factory: pytest.TempPathFactory, module_fruit: StaticEmbedder
               for n in range(4)]  # fmt: skip
     with Index.create(tmp_path_factory.mktemp("refusals") / "index", models) as made:
         made.add(TEXTS.values(), ids=TEXTS, metadata=fields)
+        made.save_settings("words only", {"weights": {"bm25": 1}})
+        (made.folder / "settings/broken.json").write_text('{"wheights": 1}')
         yield made
         assert made.verify() == []
 
@@ -87,8 +89,9 @@ DOCUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"ids": "xy", "texts": ["1", "2"]}, "ids is one string"),
     ({"ids": ["x", "y"], "texts": ["1", "2"], "titles": ["one"]}, "titles and metadata must be equally many"),
     ({"texts": ["1", "2"], "metadata": {"year": [1, 2]}}, "metadata is one dict; give a list"),
-    *(({"texts": ["1", "2"], "ids": ["w", "x"], "metadata": [None, fields]}, "document 'x'")
-      for fields in ({"n": object()}, [1], {"n": [object()]}, {"n": {"deep": object()}})),
+    *(({"texts": ["1", "2"], "ids": ["w", "x"], "metadata": [None, fields]}, said)
+      for fields, said in (([1], "document 'x'"), *((dict(n=value), "field 'n' of document 'x' is <object")
+                                                    for value in (object(), [object()], {"deep": object()})))),
     ({"texts": CorpusFile("a.csv")}, "add_files"),
 ]  # fmt: skip
 VECTORS: list[tuple[Any, str]] = [
@@ -241,6 +244,19 @@ CALLS: list[Any] = [
     *((lambda index, id=id, grade=grade: index.judge("a car", id, grade), said)
       for id, grade, said in (("gone", 1, "gone"), ("b", -1, "grade"), ("b", 1001, "grade"), ("b", True, "grade"))),
     (lambda index: index.compare(["a car"], {}, {}), "give a dict"),
+    # options kept under a name
+    *((lambda index, name=name, options=options: index.save_settings(name, options), said)
+      for name, options, said in (
+          ("../x", {}, "the settings are called '../x'; give letters"), (5, {}, "are called 5"),
+          ("x" * 81, {}, "at most 80"),
+          ("x", {"weigths": {}}, "did you mean 'weights'"), ("x", {"weights": {"bm": 1}}, "no part of the index"),
+          ("x", {"settings": "b.2"}, "unknown option 'settings'"), ("x", ["weights"], "give options of a search"),
+          ("x", {"rerank": lambda query, texts: [0.0] * len(texts)}, "kept as JSON"), ("x", {"offset": -1}, "is -1"),
+          ("x", {"boosts": [{"where": {"lang": "en"}, "weight": 1}]}, "a field 'lang'"))),
+    *((lambda index, name=name: index.search("a car", settings=name), said)
+      for name, said in (
+          ("b.2", "unknown setting 'b.2'; the settings are: broken, words only"), ("../d", "unknown"),
+          ("words onyl", "did you mean 'words only'"), ("broken", "unknown option 'wheights'"))),
     (lambda index: index.compare(QUERIES, {}, {"weigths": {}}), "did you mean 'weights'"),
     *((lambda index, checks=checks: index.check(checks), said) for checks, said in (
         ([], "no checks"), (5, "no checks"), (["ab"], "check 1 is 'ab'"), ([("a", "b", 0)], "within of check 1 is 0"),

@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -348,19 +349,14 @@ def test_with_a_weight_it_is_a_part_like_the_others(apples, share):
 
 
 def test_only_the_first_are_read_and_as_the_index_reads_them(apples):
-    seen = []
-
-    def score(query, texts):
-        seen.append((query, texts))
-        return np.zeros(len(texts))
-
+    score = Mock(spec=[], side_effect=lambda query, texts: np.zeros(len(texts)))
     plain = apples.search("apple pear", 12)
     hits = apples.search("apple pear", 2, rerank=score, rerank_top=4)
     assert [hit.id for hit in hits] == [hit.id for hit in plain[:2]]  # equal scores keep the order
-    assert seen == [("apple pear", [f"{hit.title}\n\n{hit.text}" for hit in plain[:4]])]
+    score.assert_called_once_with("apple pear", [f"{hit.title}\n\n{hit.text}" for hit in plain[:4]])
     assert not hits.exact and apples.search("apple pear", 2, rerank=score).exact  # all that can be a hit was read
-    assert len(apples.search("apple pear", 6, rerank=score, rerank_top=4)) == 6 and len(seen[-1][1]) == 6
-    assert len(apples.search("zzz", rerank=score)) == 0 and len(seen) == 3
+    assert len(apples.search("apple pear", 6, rerank=score, rerank_top=4)) == 6 and len(score.call_args[0][1]) == 6
+    assert len(apples.search("zzz", rerank=score)) == 0 and score.call_count == 3
 
 
 def test_a_part_may_have_the_name(index_of, fruit):

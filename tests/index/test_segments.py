@@ -337,46 +337,35 @@ class Scripted:
                          for t, seed in zip(texts, seeds)], np.float32)  # fmt: skip
 
 
-def scores_of(index, query, weights):
-    return {document.id: index.score(query, document.id, weights=weights).score for document in index}
-
-
-def check_best(index, query, top_k, weights, where=None, allowed=None):
-    """The hits are the best of all documents by their own scores, and `exact` is said."""
-    every = scores_of(index, query, weights)
-    if allowed is not None:
-        every = {own: score for own, score in every.items() if own in allowed}
+def check_best(index, query, top_k, weights, ids, where=None):
+    """The hits are the best of the documents `ids` by their own scores, and `exact` is said."""
+    every = {id: index.score(query, id, weights=weights).score for id in ids}
     hits = index.search(query, top_k, weights=weights, where=where)
-    assert hits.exact
-    found = [hit.score for hit in hits]
-    assert all(abs(hit.score - every[hit.id]) < 2e-6 for hit in hits)
-    assert len({hit.id for hit in hits}) == len(hits)
-    assert found == sorted(found, reverse=True)
-    best = sorted((score for score in every.values() if score != 0), reverse=True)[:top_k]
-    assert len(found) >= min(len(best), top_k)
-    assert np.allclose(found[: len(best)], best, atol=2e-6), (found, best)
-    return hits
+    assert hits.exact and len({hit.id for hit in hits}) == len(hits)
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert scores == pytest.approx([every[hit.id] for hit in hits], abs=2e-6)
+    best = sorted((score for score in every.values() if score), reverse=True)[:top_k]
+    assert scores[: len(best)] == pytest.approx(best, abs=2e-6)
+
+
+ODD_ROWS = {
+    "plain": lambda rows, chance: rows,
+    "ties": lambda rows, chance: rows[chance.integers(0, 5, len(rows))],
+    "close": lambda rows, chance: rows[:1] + 1e-4 * rows,  # all within the error of 8 bits
+    "spiked": lambda rows, chance: rows * np.where(np.arange(rows.shape[1]), 1, 1000),  # the others have no bits
+    "negative": lambda rows, chance: -np.abs(rows),
+    "norms": lambda rows, chance: rows * 10.0 ** chance.integers(-30, 30, (len(rows), 1)),
+    "zeros": lambda rows, chance: rows * (chance.random((len(rows), 1)) >= 0.7),
+}
 
 
 def odd_rows(chance, count, dimension, how):
-    rows = chance.normal(size=(count, dimension))
-    if how == "ties":
-        rows = rows[chance.integers(0, 5, count)]
-    if how == "close":  # all within the error of 8 bits
-        rows = rows[:1] + 1e-4 * rows
-    if how == "spiked":  # one large coordinate, so that the others have no bits
-        rows[:, 0] *= 1000
-    if how == "negative":
-        rows = -np.abs(rows)
-    if how == "norms":
-        rows *= 10.0 ** chance.integers(-30, 30, (count, 1))
-    if how == "zeros":
-        rows[chance.random(count) < 0.7] = 0
-    return rows.astype(np.float32)
+    return ODD_ROWS[how](chance.normal(size=(count, dimension)), chance).astype(np.float32)
 
 
 @pytest.mark.parametrize("dimension", [4, pytest.param(256, marks=pytest.mark.full)])
-@pytest.mark.parametrize("how", ["plain", "ties", "close", "spiked", "negative", "norms", "zeros"])
+@pytest.mark.parametrize("how", ODD_ROWS)
 def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dimension, monkeypatch):
     monkeypatch.setattr(arrays, "COARSE_ROWS", 40)
     monkeypatch.setattr(writer_module, "FANOUT", 2)
@@ -398,8 +387,8 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         assert any("high:one" in segment.tensors for segment in index._snapshot.commit.segments)
         for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
             for query, top_k in (("r3 sun", 1), ("r140 road road", 10), ("something longer", 1000)):
-                check_best(index, query, top_k, weights)
-        check_best(index, "r3 sun", 10, None, {"n": 1}, {own for own in kept if int(own[1:]) % 3 == 1})
+                check_best(index, query, top_k, weights, kept)
+        check_best(index, "r3 sun", 10, None, [id for id in kept if int(id[1:]) % 3 == 1], {"n": 1})
         assert index.verify() == []
 
 
