@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from families import cell, edit_table, hashed, opened, reopened
+from files import written
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions, Mixing, read_dimensions, write_dimensions
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
+from refusals import refused
 
 WORDS = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(40)]
 PROBES = ["waa wab", "wac", "wad wae waf wba", "zebra", "", "wbb WBC wbn"]
@@ -115,15 +117,15 @@ def test_names_are_known_by_text_and_number(model: Embedder) -> None:
 SENTENCES = ["The bank lends money.", "A boat on the river.", "Rain is likely today in the north."]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "meant"), [*zip(["The bank lend money", "a boat on a river", "Rain is", "xyzzy"], [*SENTENCES, None])]
-)
-@pytest.mark.parametrize("edit", ["without", "keep", "merge", "scale", "rename"])
-def test_the_nearest_name_is_suggested(wrong: str, meant: str | None, edit: str) -> None:
-    said = f"did you mean '{meant}'" if meant else f"first is '{SENTENCES[0]}'"
-    arguments = {"merge": (0, wrong), "scale": ({wrong: 2},), "rename": ({wrong: "a"},)}.get(edit, (wrong,))
-    with pytest.raises(InputError, match=f"no dimension is called '{wrong}'; (the )?{said}"):
-        getattr(AnchorEmbedder(hashed, SENTENCES), edit)(*arguments)
+test_the_nearest_name_is_suggested = refused(
+    *((lambda edit=edit, arguments=arguments: getattr(AnchorEmbedder(hashed, SENTENCES), edit)(*arguments),
+       f"no dimension is called '{wrong}'; {said}")
+      for wrong, said in (
+          *zip(["The bank lend money", "a boat on a river", "Rain is"], map("did you mean '{}'".format, SENTENCES)),
+          ("xyzzy", f"the first is '{SENTENCES[0]}'"))
+      for edit, arguments in {"without": (wrong,), "keep": (wrong,), "merge": (0, wrong), "scale": ({wrong: 2},),
+                              "rename": ({wrong: "a"},)}.items()),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -272,22 +274,23 @@ def test_a_table_that_cannot_be(model: Embedder, tmp_path: Path, change, message
     assert "dimensions.tsv" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"dimension\tname\tscale\tabout\n0\t\xfc\t1\tx\n", "is not UTF-8"),
-        (b'dimension\tname\tscale\tabout\n0\t"a"b\t1\tx\n', "line 2: "),
-        (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line 2: unexpected end of data; check its quotation marks"),
-        (b"dimension,name,scale,about\n0,a,1,x\n", "separated by tabs"),
-        (b"", "must begin with the heading"),
-        (b"dimension\tname\tscale\tabout\n0\ta\t1\t" + b"x" * 1000, "larger than the 1,000 bytes"),
-    ],
-)
-def test_a_file_that_is_no_table(tmp_path: Path, monkeypatch, content: bytes, message: str) -> None:
+@pytest.fixture
+def small_tables(monkeypatch):
     monkeypatch.setattr("pellucid.core.dimensions._MAX_BYTES", 1000)
-    (tmp_path / "dimensions.tsv").write_bytes(content)
-    with pytest.raises(ModelFolderError, match=message):
-        read_dimensions(tmp_path / "dimensions.tsv", 1)
+
+
+HEADING = b"dimension\tname\tscale\tabout\n"
+test_a_file_that_is_no_table = refused(
+    *((lambda tmp_path, small_tables, content=content: read_dimensions(written(tmp_path / "d.tsv", content), 1),
+       message, ModelFolderError)
+      for content, message in (
+          (HEADING + b"0\t\xfc\t1\tx\n", "is not UTF-8"),
+          (HEADING + b'0\t"a"b\t1\tx\n', "line 2: "),
+          (HEADING + b'0\t"a\t1\tx\n', "line 2: unexpected end of data; check its quotation marks"),
+          (b"dimension,name,scale,about\n0,a,1,x\n", "separated by tabs"),
+          (b"", "must begin with the heading"),
+          (HEADING + b"0\ta\t1\t" + b"x" * 1000, "larger than the 1,000 bytes"))),
+)  # fmt: skip
 
 
 hostile = st.text(st.characters(exclude_characters="\x00", exclude_categories=()), min_size=1, max_size=12) | (

@@ -108,6 +108,9 @@ X, TWICE = Row("x", ("x",), 0.4, 0.0), [Row("the", ("the",), 0.25, 0.0), Row("th
 test_what_cannot_be_is_refused = refused(
     (lambda fruit: fruit.explain("apple").word_contributions(2), "text is 2; this explanation has texts 1 to 1"),
     (lambda fruit: fruit.explain("apple").to_html(top_k=-1), "top_k is -1"),
+    (lambda fruit: fruit.explain("apple").groups(0), "k is 0"),
+    (lambda monkeypatch: (monkeypatch.setitem(sys.modules, "pandas", None), anchors().to_frame()),
+     r'pip install "pellucid\[frames\]"', MissingExtraError),
     (lambda: of_terms(0.5, X), "or exact=False"),
     (lambda: of_terms(float("nan"), X), "nan"),
     (lambda: of_terms(0.75, *TWICE), "the rows hold 'the' twice"),  # subtraction would lose one of the two
@@ -119,7 +122,7 @@ test_what_cannot_be_is_refused = refused(
     (lambda fruit: fruit.explain("a text", "apple") - anchors(), "family anchors"),
     (lambda fruit: fruit.explain("apple") - fruit.explain("apple"), "two texts"),
     (lambda fruit: fruit.explain("apple", "pear") - 1, "unsupported operand", TypeError),
-)
+)  # fmt: skip
 
 
 def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> None:
@@ -229,6 +232,7 @@ def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) ->
     assert why.to_frame().attrs["coverage"] == (1 / 3, 1.0)
     gap = fruit.explain("apple", "pear") - fruit.explain("apple", "car zebra quagga")
     assert "Only 1 of 3 words of text 3 known" in str(gap) and gap.unknown_words(3) == ["zebra", "quagga"]
+    assert "Similarity to text 2 less similarity to text 3" in str(gap)
     assert "Only 0 of 2 words of the text known: the model can say nothing of it." in str(fruit.explain("zebra quagga"))
     assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
     for text1, text2, blank in (("zebra", "apple", "text 1"), ("a zebra", "quagga", "text 1 and text 2")):
@@ -293,12 +297,6 @@ def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:
         pytest.approx(0.5), pytest.approx(1.0), "(remainder)",
     )  # fmt: skip
     assert fruit.explain("").to_frame().empty
-
-
-def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "pellucid\[frames\]"'):
-        anchors().to_frame()
 
 
 @given(explanations(), st.integers(0, 12))
@@ -422,12 +420,6 @@ def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
         controls = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202d\u202e]"  # shown by a sign of the same length
         pattern = ".".join(map(re.escape, re.split(controls, text)))
         assert re.fullmatch(pattern, html.unescape(re.sub("<[^>]*>", "", own)), re.DOTALL)
-
-
-def test_differences_need_the_same_first_text(fruit: StaticEmbedder) -> None:
-    why = fruit.explain("apple", "pear") - fruit.explain("apple", "car")
-    assert (why.score, why.texts) == (pytest.approx(2 / 5**0.5), ("apple", "pear", "car"))
-    assert "Similarity to text 2 less similarity to text 3" in str(why)
 
 
 def test_a_word_of_both_other_texts_is_one_row_of_a_difference(fruit: StaticEmbedder) -> None:

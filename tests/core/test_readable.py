@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.core.background import MAX_WORDS, N_TEXTS, _texts
-from pellucid.errors import InputError
 from pellucid.explain.checks import Checks
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
@@ -211,8 +210,6 @@ def test_rows_that_are_no_words_are_lines_of_their_own() -> None:
     ]  # fmt: skip
     assert len(why.groups(None)) == 8  # one adds nothing
     assert why.groups(7)[-1].name == "1 other dimension"
-    with pytest.raises(InputError, match="k is 0"):
-        why.groups(0)
 
 
 def test_an_index_joins_the_words_of_its_parts_and_seven_lines_are_enough() -> None:

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as extra_numpy
 
 import pellucid.index.bm25 as bm25
 import pellucid.index.terms as terms
+from files import written
 from index_folder import seal, state_of
 from letters import SparseLetterEmbedder as SparseLetters
 from pellucid import Index
@@ -21,6 +22,7 @@ from pellucid.index import QueryFunction, writer
 from pellucid.index.documents import passage_ends
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import well_formed
+from refusals import refused
 from tables import HOSTILE
 
 TEXTS = {
@@ -203,20 +205,13 @@ def test_rebuilding_repairs_and_changes_models(tmp_path, index, fruit):
         assert index.verify() == [] and index.search("apples")[0].id == "c"
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (None, "does not exist"),
-        ({}, "is no index"),
-        ({"index.json": "{}"}, r"index\.json is of something else"),
-        ({"index.json": '{"pellucid-index": {"format": 1}}'}, r"has format 1; pellucid .* reads 4"),
-    ],
-)
-def test_folders_that_are_no_index(tmp_path, files, message):
-    for name in files or ():
-        (tmp_path / name).write_text(files[name])
-    with pytest.raises(IndexFolderError, match=message):
-        Index.open(tmp_path / "nowhere" if files is None else tmp_path)
+test_folders_that_are_no_index = refused(
+    (lambda tmp_path: Index.open(tmp_path / "nowhere"), "does not exist", IndexFolderError),
+    (lambda tmp_path: Index.open(tmp_path), "is no index", IndexFolderError),
+    *((lambda tmp_path, text=text: Index.open(written(tmp_path / "index.json", text).parent), said, IndexFolderError)
+      for text, said in (("{}", r"index\.json is of something else"),
+                         ('{"pellucid-index": {"format": 1}}', r"has format 1; pellucid .* reads 4"))),
+)  # fmt: skip
 
 
 def test_a_full_disk_is_told_before_anything_is_lost(index, monkeypatch):

@@ -12,10 +12,12 @@ pytest.importorskip("pytrec_eval")
 from benchmarks import search
 from benchmarks.search import DEFAULT, difference_table, mean_of_sets
 from commands import run_command as run
+from files import written
 from pellucid import CorpusFile, Index
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
 from pellucid.index.comparison import SettingsComparison
+from refusals import refused
 from tables import check_views
 
 DOCUMENTS = {
@@ -96,24 +98,22 @@ def test_without_trec_eval_nothing_is_begun(index, monkeypatch):
 # --- Files, judgements and settings ---
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("q.jsonl", '{"_id": "1", "text": "a"}\n{"_id": "1", "text": "b"}', "line 2: query '1' is there twice"),
-        ("q.jsonl", '{"_id": "1"}', "line 1 is no query"),
-        ("q.jsonl", '\n["a"]', "line 2 is no query"),
-        ("q.jsonl", "{", "line 1: not JSON"),
-        ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\tx", "line 2: invalid literal"),
-        ("q.tsv", "1 0 a 1\n1 0 b 1", "has no column 'query-id'"),
-        ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta", "line 2"),
-        ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\tnan", "line 2: invalid literal"),
-        ("q.tsv", "query-id\tcorpus-id\tscore\n1\ta\t1\n1\ta\t0", "line 3: document 'a' is judged 0 .*and 1 before"),
-    ],
-)
-def test_a_broken_file_is_named_with_its_line(tmp_path, name, text, said):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(CorpusError, match=said):
-        (read_queries if name.endswith("l") else read_qrels)(tmp_path / name)
+TSV = "query-id\tcorpus-id\tscore\n"
+test_a_broken_file_is_named_with_its_line = refused(
+    *((lambda tmp_path, text=text: read_queries(written(tmp_path / "q.jsonl", text)), said, CorpusError)
+      for text, said in (
+          ('{"_id": "1", "text": "a"}\n{"_id": "1", "text": "b"}', "line 2: query '1' is there twice"),
+          ('{"_id": "1"}', "line 1 is no query"),
+          ('\n["a"]', "line 2 is no query"),
+          ("{", "line 1: not JSON"))),
+    *((lambda tmp_path, text=text: read_qrels(written(tmp_path / "q.tsv", text)), said, CorpusError)
+      for text, said in (
+          (f"{TSV}1\ta\tx", "line 2: invalid literal"),
+          ("1 0 a 1\n1 0 b 1", "has no column 'query-id'"),
+          (f"{TSV}1\ta", "line 2"),
+          (f"{TSV}1\ta\tnan", "line 2: invalid literal"),
+          (f"{TSV}1\ta\t1\n1\ta\t0", "line 3: document 'a' is judged 0 .*and 1 before"))),
+)  # fmt: skip
 
 
 def test_judgements_lie_beside_the_index_and_are_evaluated(index, tmp_path, fruit):

@@ -371,8 +371,6 @@ def test_a_probability_is_of_the_weights_it_was_fitted_for(calibrated):
         assert calibrated.search("lens", **option)[0].probability is None
     with Index.open(calibrated.folder) as reopened:
         assert reopened.search("lens")[0].probability == calibrated.search("lens")[0].probability
-        with pytest.raises(InputError, match="leave out rerank"):
-            reopened.search("lens", min_probability=0.5, rerank=lambda query, texts: [0.0] * len(texts))
 
 
 # --- Counted in C ---
