@@ -142,14 +142,6 @@ def test_an_audit_finds_what_was_planted(sparse):
     assert len(found.to_frame()) == 8
 
 
-def test_merging_equal_dimensions_changes_no_score():
-    rows = {f"t{n}": [x, x, y] for n, (x, y) in enumerate(np.random.default_rng(0).normal(size=(40, 2)))}
-    model, texts = TableEmbedder(rows), list(rows)
-    cleaned = audit(model, texts, thresholds=FEW).cleaned(model)
-    assert cleaned.get_embedding_dimension() == 2
-    np.testing.assert_allclose(*(units(m, texts) @ units(m, texts).T for m in (model, cleaned)), atol=1e-6)
-
-
 def test_what_rests_on_few_texts_is_no_duplicate():
     rows = {f"t{n}": [1.0, n == 0, n == 0, n % 3, n % 5] for n in range(200)}
     model, thresholds = TableEmbedder(rows), Thresholds(least_texts=2, dead_rate=0)

@@ -64,9 +64,6 @@ def test_findings_claim_no_more_than_the_tables_show():
     assert "most: joba, jobb" in said and (
         f"{report.leans[-1].target} is nearer to second" in said or "joba is" in said
     )
-    assert all(
-        -2 <= lean.low <= lean.high <= 2 for lean in pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS).leans
-    )
     assert report.to_dict()["kind"] == "bias" and "<h2>" in report.to_html()
     table = report.to_frame()
     assert len(table) == N_TARGETS and (table["low"] < table["effect"]).all()

@@ -575,17 +575,12 @@ _UNTIL_STOPPED = ("serve", "mcp")
 _NEED_TRAINING = ("distill", "evaluate")
 
 
-def _examples() -> list[str]:
-    found = []
-    for _, command in all_commands():
-        text = (command.help or "").replace("\\\n", " ")
-        for line in map(str.strip, text.splitlines()):
-            if line.startswith("pellucid ") or " | pellucid " in line:
-                found.append(" ".join(line.split()))
-    return found
-
-
-EXAMPLES = _examples()
+EXAMPLES = [
+    " ".join(line.split())
+    for _, command in all_commands()
+    for line in map(str.strip, (command.help or "").replace("\\\n", " ").splitlines())
+    if line.startswith("pellucid ") or " | pellucid " in line
+]
 
 
 def _arguments(example: str) -> tuple[list[str], str]:

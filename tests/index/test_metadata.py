@@ -177,6 +177,13 @@ DAYS = {
 }
 
 
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    with Index.create(tmp_path_factory.mktemp("days") / "index", {}) as index:
+        index.add(["text"] * len(DAYS), ids=DAYS, metadata=[{"day": value} for value in DAYS.values()])
+        yield index
+
+
 @pytest.mark.parametrize(
     ("where", "found"),
     [
@@ -207,13 +214,8 @@ DAYS = {
         ("9999-12-31", ""),
     ],
 )
-def test_dates_compare_as_moments(tmp_path_factory, where, found):
-    folder = tmp_path_factory.getbasetemp() / "days"
-    if not folder.exists():
-        with Index.create(folder, {}) as index:
-            index.add(["text"] * len(DAYS), ids=DAYS, metadata=[{"day": value} for value in DAYS.values()])
-    with Index.open(folder) as index:
-        assert {hit.id for hit in index.search("text", 20, where={"day": where})} == set(found.split())
+def test_dates_compare_as_moments(days, where, found):
+    assert {hit.id for hit in days.search("text", 20, where={"day": where})} == set(found.split())
 
 
 @given(st.datetimes(dt.datetime(1, 1, 3), dt.datetime(9999, 12, 30)), st.integers(-1439, 1439))

@@ -412,14 +412,15 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
         assert {index.score(f"r{count - 1}", f"{n}").score for n in range(count)} == set(scores.values())
 
 
-def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_path, monkeypatch):
+def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(index_of, monkeypatch):
     """With 8 bits few passages are multiplied exactly; were the bound ignored, others would be found."""
     monkeypatch.setattr(arrays, "COARSE_ROWS", 100)
     rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
     multiplied = []
     exact = ModelQuery.row_scores
     monkeypatch.setattr(ModelQuery, "row_scores", lambda self, rows: multiplied.append(len(rows)) or exact(self, rows))
-    with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
-        index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
-        hits = index.search("r7", 10)
+    index = index_of(
+        [f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)], models={"one": Scripted(rows)}, bm25=False
+    )
+    hits = index.search("r7", 10)
     assert hits[0].id == "7" and 10 <= sum(multiplied) < 500

@@ -1,6 +1,7 @@
 """The explorer in a real browser: clicks, reasons, permalinks, accessibility, and texts that are not markup."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,15 +101,34 @@ def test_two_texts_and_a_third(page: Any, url: str, static: Any) -> None:
     assert page.get_by_role("heading", name="Text C").is_visible()
 
 
-def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, url: str) -> None:
-    page.goto(url + "/#compare?a=a+loan+for+a+house&b=a+house+loan")
-    page.get_by_text("higher than 99.9% of unrelated pairs").wait_for()
-    page.get_by_label("Text B").fill("")
-    page.get_by_text("Write two texts").wait_for()
-    assert page.locator(".score").count() == 0
-    page.get_by_label("Text B").fill("ሰላም")
-    page.get_by_text("No score: the model finds nothing").wait_for()
-    assert page.locator(".score, tfoot").count() == 0
+LOANS = "compare?a=a+loan+for+a+house&b=a+house+loan"
+
+
+@pytest.mark.parametrize(
+    ("view", "steps", "said", "is_scored"),
+    [
+        (LOANS, {}, "higher than 99.9% of unrelated pairs", True),
+        (LOANS, {"Text B": ""}, "Write two texts", False),
+        (LOANS, {"Text B": "ሰላም"}, "No score: the model finds nothing", False),
+        ("compare", {"Text A": "word " * 2000, "Text B": "word " * 2000}, "at most 10,000", False),
+        ("read?text=interest+on+loans",
+         {"Dimensions of the model": None, "Find a dimension": "no such words at all"}, "0 match", True),
+        ("search?q=bank+interest+rate",
+         {"Why is a document not here?": None, "Id of a document": "Rates", "Ask": None},
+         "an id that is nearly written so: rates", False),
+    ],
+)  # fmt: skip
+def test_what_is_written_and_clicked_is_answered(
+    page: Any, url: str, view: str, steps: dict[str, str | None], said: str, is_scored: bool
+) -> None:
+    """A step is what is written under a label, or None for a click on a text."""
+    page.goto(f"{url}/#{view}")
+    for label, text in steps.items():
+        clicked = page.get_by_text(re.compile(f"^{re.escape(label)}"))
+        clicked.click() if text is None else page.get_by_label(label).fill(text)
+    page.get_by_text(said).wait_for()
+    assert bool(page.locator(".score, tfoot").count()) == is_scored
+    page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
 
 
 def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str, static: Any) -> None:
@@ -130,13 +150,10 @@ def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str
     assert page.get_by_label("Text B").input_value() == "a big house"
 
 
-def test_one_text_its_neighbours_and_dimensions(page: Any, url: str) -> None:
+def test_one_text_and_its_neighbours(page: Any, url: str) -> None:
     page.goto(url + "/#read?text=interest+on+loans")
     page.get_by_text("nearest documents of the index").click()
     assert DOCUMENTS["rates"] in page.locator("ol li").first.inner_text()
-    page.get_by_text("Dimensions of the model").click()
-    page.get_by_label("Find a dimension").fill("no such words at all")
-    page.get_by_text("0 match").wait_for()
 
 
 def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
@@ -214,14 +231,6 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     named = "all => all.map(one => one.ariaLabel ?? one.labels[0].innerText)"
     sliders = page.locator("input[type=range]").evaluate_all(named)
     assert "tea" in sliders and not {"the", "on", "and"} & set(sliders)
-
-
-def test_a_document_that_is_not_found_is_asked_for(page: Any, url: str) -> None:
-    page.goto(url + "/#search?q=bank+interest+rate")
-    page.get_by_text("Why is a document not here?").click()
-    page.get_by_label("Id of a document").fill("Rates")
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_text("an id that is nearly written so: rates").wait_for()
 
 
 def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str) -> None:
@@ -333,14 +342,6 @@ def test_a_view_is_saved_as_json_and_as_a_picture(page: Any, url: str) -> None:
         page.get_by_role("button", name="Save PNG").click()
     picture = Path(download.value.path()).read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000  # an empty one is far smaller
-
-
-def test_errors_are_shown(page: Any, url: str) -> None:
-    page.goto(url + "/#compare")
-    page.get_by_label("Text A").fill("word " * 2000)
-    page.get_by_label("Text B").fill("word " * 2000)
-    page.get_by_text("at most 10,000").wait_for()
-    page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
 
 
 def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str, static: Any) -> None:
