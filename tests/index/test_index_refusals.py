@@ -243,6 +243,7 @@ CALLS: list[Any] = [
     # judgements
     *((lambda index, id=id, grade=grade: index.judge("a car", id, grade), said)
       for id, grade, said in (("gone", 1, "gone"), ("b", -1, "grade"), ("b", 1001, "grade"), ("b", True, "grade"))),
+    (lambda index: index.judge(" \n", "b"), "the query is blank"),
     (lambda index: index.compare(["a car"], {}, {}), "give a dict"),
     # options kept under a name
     *((lambda index, name=name, options=options: index.save_settings(name, options), said)

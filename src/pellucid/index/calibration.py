@@ -64,8 +64,7 @@ def _own_queries(snapshot: Snapshot, rng: random.Random) -> Iterator[tuple[str, 
     documents = commit.documents(max(1, commit.state.documents // MAX_CALIBRATION_QUERIES))
     for document in islice(documents, MAX_CALIBRATION_QUERIES):
         sentences = [document.text[slice(*span)].split() for span in sentence_spans(document.text)]
-        long_enough = [words for words in sentences if len(words) >= _QUERY_WORDS[0]]
-        if long_enough:
+        if long_enough := [words for words in sentences if len(words) >= _QUERY_WORDS[0]]:
             words = rng.choice(long_enough)
             selected = sorted(rng.sample(range(len(words)), min(len(words), rng.randint(*_QUERY_WORDS))))
             yield " ".join(words[n] for n in selected), document.id

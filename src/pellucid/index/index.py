@@ -511,10 +511,12 @@ class Index(DocumentCollection):
             how many judgements the folder holds then.
 
         Raises:
-            InputError: no such document, or a grade out of range.
+            InputError: no such document, a blank query, or a grade out of range.
             WritingError: the folder cannot be written.
         """
         query = SearchQuery(query=query).query
+        if grade is not None and not query.strip():
+            raise InputError("the query is blank; a document is judged for a query with words")
         document_id = validate_id(id, "the id") if grade is None else self[id].id  # it may be deleted
         check_number("grade", grade, least=0, most=MAX_GRADE, integer=True, optional=True)
         return write_judgement(self.folder, well_formed(query), document_id, grade)
@@ -527,8 +529,7 @@ class Index(DocumentCollection):
         """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self.snapshot().commit.state
         settings = state.settings
-        sources = {model["name"]: model_source(model) for model in settings["models"]}
-        sources |= {name: f"{sources[name]}, with given vectors" for name in precomputed_parts(settings)}
+        with_vectors = dict.fromkeys(precomputed_parts(settings), ", with given vectors")
         return {
             "folder": str(self.folder),
             "format": FORMAT,
@@ -539,7 +540,7 @@ class Index(DocumentCollection):
             "word weights": self.word_weights,
             "synonyms": len(self.synonyms),
             "settings": settings_names(self.folder),
-            "models": sources,
+            "models": {m["name"]: model_source(m) + with_vectors.get(m["name"], "") for m in settings["models"]},
             "language": settings["language"],
             "fields": {
                 name: " or ".join(word for kind, word in KINDS.items() if kind in kinds)
