@@ -46,17 +46,16 @@ def _tokenizer(lower=False, **settings):
     return piece_tokenizer(_PIECES, lowercase=lower or None, **settings)
 
 
-def _model(cased, subwords, dtype, dimension=77):
-    """A model whose 77 dimensions take every width of columns that is compiled (64, 8 and 1)."""
-    words, most = _CASED if cased else _UNCASED, 7 if dtype == "int4" else 127
-    rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None)
+def _model(words, dtype, dimension=77, *, tokenizer=None, spells=False):
+    """A model of words; 77 dimensions take every width of columns that is compiled (64, 8 and 1)."""
+    rng, most, shape = np.random.default_rng(len(words)), 7 if dtype == "int4" else 127, (len(words), dimension)
+    parts = {"spelling": rng.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None}
     if dtype in ("float32", "float16"):
-        return StaticEmbedder(vocabulary, rng.normal(size=(len(words), dimension)).astype(dtype))
-    scales = rng.uniform(0.001, 0.1, len(words)).astype(np.float32)
-    numbers = rng.integers(-most, most + 1, (len(words), dimension), dtype=np.int8)
+        return StaticEmbedder(Vocabulary(words, tokenizer), rng.normal(size=shape).astype(dtype), **parts)
+    scales = np.full(len(words), 0.0625, np.float32) if dtype == "even" else rng.uniform(0.001, 0.1, len(words))
+    numbers = rng.integers(-most, most + 1, shape, dtype=np.int8)
     vectors = numbers if dtype != "int4" else PackedRows(pack(numbers), dimension)
-    return StaticEmbedder(vocabulary, vectors, scales if dtype != "even" else np.full_like(scales, scales[0]))
+    return StaticEmbedder(Vocabulary(words, tokenizer), vectors, scales.astype(np.float32), **parts)
 
 
 def _bulk(model, threads=1):
@@ -66,7 +65,9 @@ def _bulk(model, threads=1):
 
 
 _MODELS = {
-    (cased, subwords, dtype): _model(cased, subwords, dtype)
+    (cased, subwords, dtype): _model(
+        _CASED if cased else _UNCASED, dtype, tokenizer=_tokenizer(lower=dtype == "float32") if subwords else None
+    )
     for cased in (False, True)
     for subwords in (False, True)
     for dtype in ("float32", "float16", "int8", "even", "int4")
@@ -76,13 +77,6 @@ _MODELS = {
 @cache
 def _kept_bulk(key):
     return _bulk(_MODELS[key])
-
-
-def _started(key):
-    """A copy of a model whose compiled encoder runs."""
-    model = copy.copy(_MODELS[key])
-    model.bulk = _kept_bulk(key)
-    return model
 
 
 def _agree(model, encoder, texts):
@@ -123,20 +117,11 @@ def test_strings_are_joined_as_in_python_and_stay_as_they_are(texts, room):
     assert count_characters(texts, 0, len(texts)) == sum(map(len, texts))
 
 
-class _Renamed(str):
-    """A string whose methods say what another's would."""
-
-    def encode(self, *_, **__):
-        return b"\xf0\xff token"
-
-    def isascii(self):
-        return not super().isascii()
-
-    def __len__(self):
-        return 1
-
-    def __str__(self):
-        return "a"
+_Renamed = type("Renamed", (str,), {
+    "encode": lambda *_, **__: b"\xf0\xff token", "isascii": lambda self: not str.isascii(self),
+    "__len__": lambda self: 1, "__str__": lambda self: "a",
+})  # fmt: skip
+"""A string whose methods say what another's would."""
 
 
 @pytest.mark.parametrize("n_others", [0, 1, 30])
@@ -153,7 +138,10 @@ def pa():
 
 @pytest.fixture
 def started():
-    return _started((False, True, "float32"))
+    """A copy of a model whose compiled encoder runs."""
+    model = copy.copy(_MODELS[False, True, "float32"])
+    model.bulk = _kept_bulk((False, True, "float32"))
+    return model
 
 
 _BLOCK, _ONES = np.zeros(1000, np.uint8), np.ones(3)
@@ -195,21 +183,14 @@ def test_bulk_equals_plain_on_any_unicode(key, texts):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT.map(well_formed), max_size=12), first=st.integers(0, 3), data=st.data())
-def test_arrays_of_arrow_give_the_rows_of_their_strings(texts, first, data):
-    pa = pytest.importorskip("pyarrow")
-    model = _started((False, True, "float32"))
+def test_arrays_of_arrow_give_the_rows_of_their_strings(pa, started, texts, first, data):
     array = pa.array(texts, data.draw(st.sampled_from([pa.string(), pa.large_string()])))[first:]
-    wanted = model.encode(texts[first:])
-    half = len(array) // 2
+    assert started.encode(array[:0]).shape == (0, 77)
+    wanted, half = started.encode(texts[first:]), len(array) // 2
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(started)).encode(array), wanted)
     for given_texts in (array, array.dictionary_encode(), pa.chunked_array([array[:half], array[half:]], array.type)):
-        np.testing.assert_array_equal(model.encode(given_texts), wanted)
-        np.testing.assert_allclose(model.encode(given_texts, normalize_embeddings=True), wanted, atol=1e-6)
-
-
-def test_a_copy_of_a_model_reads_arrow_and_no_texts_are_no_rows(pa, started):
-    strings = pa.array(["the token", "é"], pa.string())
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(started)).encode(strings), started.encode(strings))
-    assert started.encode(strings[:0]).shape == started.bulk.encode([]).shape == (0, 77)
+        np.testing.assert_array_equal(started.encode(given_texts), wanted)
+        np.testing.assert_allclose(started.encode(given_texts, normalize_embeddings=True), wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
@@ -233,7 +214,7 @@ def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer(step):
 @pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 72, 127, 128, 129, 200, 255, 256, 300, 512])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "even", "int4"])
 def test_every_width(width, dtype):
-    model = _model(True, True, dtype, width)
+    model = _model(_CASED, dtype, width, tokenizer=_tokenizer(lower=dtype == "float32"))
     _agree(model, _bulk(model), ["the token", "USA don't 3.14", "", "école", "the token " * 300] * 3)
 
 
@@ -279,7 +260,7 @@ def test_more_unknown_words_than_are_remembered(monkeypatch):
 
 
 def test_an_unknown_word_is_asked_for_once(monkeypatch):
-    model, asked = _model(False, True, "float32"), []
+    model, asked = _model(_UNCASED, "float32", tokenizer=_tokenizer(lower=True)), []
     encoder, row = _bulk(model), model.vocabulary.row
     monkeypatch.setattr(model.vocabulary, "row", lambda word: asked.append(word) or row(word))
     for _ in range(3):
@@ -291,7 +272,7 @@ def test_an_unknown_word_is_asked_for_once(monkeypatch):
 
 
 def test_python_is_asked_of_no_word_that_the_compiled_rule_can_cut(monkeypatch):
-    model = _model(True, True, "int8")
+    model = _model(_CASED, "int8", tokenizer=_tokenizer())
     encoder = _bulk(model)
     texts = [" ".join(f"tokenis{ending}{i}" for ending in ("", "er", "ers", "x") for i in range(1000)), "TOKENisX abbb"]
     plain = plain_rows(model, texts)
@@ -359,7 +340,7 @@ def test_very_small_and_very_large_vectors(size):
 
 
 def test_an_error_in_one_thread_ends_the_others(monkeypatch):
-    model, asked = _model(False, True, "float32"), []
+    model, asked = _model(_UNCASED, "float32", tokenizer=_tokenizer(lower=True)), []
     encoder = _bulk(model, threads=2)
 
     def row(word):
@@ -437,17 +418,6 @@ _ODD_TEXTS = st.lists(st.lists(_ODD_WORD, max_size=12).map(" ".join), max_size=5
 _settings = settings(settings.get_profile("thorough") if _CHECKED else None, suppress_health_check=list(HealthCheck))
 
 
-def _odd_model(words, dtype, dimension, spells, prefixes):
-    rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, piece_tokenizer(_ODD_PIECES, lowercase=False) if prefixes else None)
-    spelling = rng.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
-    shape = len(words), dimension
-    if dtype == "int8":
-        scales = rng.uniform(0.001, 0.1, len(words)).astype(np.float32)
-        return StaticEmbedder(vocabulary, rng.integers(-127, 128, shape, dtype=np.int8), scales, spelling=spelling)
-    return StaticEmbedder(vocabulary, rng.normal(size=shape).astype(dtype), spelling=spelling)
-
-
 @_settings
 @example(["\x1f\ufdfd", "\x1c\ufb01"], [], "float32", 9, False, False)  # blanks to Python alone
 @given(
@@ -455,7 +425,8 @@ def _odd_model(words, dtype, dimension, spells, prefixes):
     st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_any_words_and_texts_mean_the_same_to_both(words, texts, dtype, dimension, spells, prefixes):
-    model = _odd_model(words, dtype, dimension, spells, prefixes)
+    tokenizer = piece_tokenizer(_ODD_PIECES, lowercase=False) if prefixes else None
+    model = _model(words, dtype, dimension, tokenizer=tokenizer, spells=spells)
     texts = [*texts, " ".join(words[:20]), " ".join(f"{word}a" for word in words[:20])]
     for _ in range(2):  # the second time from what it learnt
         np.testing.assert_allclose(model.encode(texts), plain_rows(model, texts), atol=1e-5)
@@ -487,21 +458,19 @@ def test_the_reader_of_an_index_finds_the_words(words, texts):
     st.lists(st.integers(-2, 9), max_size=4), st.sampled_from([8, 9, 64]),
 )  # fmt: skip
 def test_rows_outside_the_table_are_refused(distinct, rows, ends, width):
-    model = _odd_model(["a", "b", "c", "d", "e"], "float32", 9, False, None)
+    model = _model([*"abcde"], "float32", 9)
     given_rows = np.array(distinct, np.int32), np.array(rows, np.int32), np.array(ends, np.int64)
     asked = np.ones((2, width), np.float32)
     fit = all(0 <= row < 5 for row in [*distinct, *rows]) and width == 9
-    if fit and ends == sorted(ends) and all(0 <= end <= len(rows) for end in ends):
+    is_inside = fit and ends == sorted(ends) and all(0 <= end <= len(rows) for end in ends)
+    with nullcontext() if is_inside else pytest.raises(InputError):
         products, _ = model.bulk.table.products(*given_rows, asked)
         np.testing.assert_allclose(products, model.vectors[given_rows[0]] @ asked.T, atol=1e-5)
-    else:
-        with pytest.raises(InputError):
-            model.bulk.table.products(*given_rows, asked)
 
 
 def test_a_vocabulary_that_grew_is_refused():
     words = ["token", "bank"]
-    model = _odd_model(words, "float32", 9, True, None)
+    model = _model(words, "float32", 9, spells=True)
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="4 words by now"):
         model.encode("token")
@@ -523,19 +492,14 @@ _NUMBERS = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 6)
     st.integers(0, 4),
 )
 def test_a_table_of_clusters_points_inside_itself(starts, clusters, weights, scales):
-    words = ["a", "b", "c"]
     table = WordClusters(
-        np.array(starts, np.int32),
-        np.array(clusters, np.int16),
-        np.full(weights, 3, np.uint8),
+        np.array(starts, np.int32), np.array(clusters, np.int16), np.full(weights, 3, np.uint8),
         np.ones(scales, np.float32),
-    )
+    )  # fmt: skip
     names = Dimensions(Dimension(name) for name in "wxyz")
     fits = starts[0] == 0 and starts == sorted(starts) and starts[-1] == len(clusters) == weights
-    if not (fits and len(starts) == 4 and scales == 3 and all(0 <= number < 4 for number in clusters)):
-        with pytest.raises(InputError, match=r"starts|columns|weights|scales"):
-            StaticLexiconEmbedder(Vocabulary(words), table, names)
-        return
-    model = StaticLexiconEmbedder(Vocabulary(words), table, names)
-    single = [model.encode(text).toarray()[0] for text in ("a b c", "c", "d")]
-    assert np.array_equal(model.encode(["a b c", "c", "d"]).toarray(), single)
+    is_whole = fits and len(starts) == 4 and scales == 3 and all(0 <= number < 4 for number in clusters)
+    with nullcontext() if is_whole else pytest.raises(InputError, match=r"starts|columns|weights|scales"):
+        model = StaticLexiconEmbedder(Vocabulary([*"abc"]), table, names)
+        single = [model.encode(text).toarray()[0] for text in ("a b c", "c", "d")]
+        assert np.array_equal(model.encode(["a b c", "c", "d"]).toarray(), single)
