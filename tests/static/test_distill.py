@@ -10,6 +10,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -66,17 +67,22 @@ def plain_vectors(teacher, corpus, limit, prompt=""):
     return {word: np.mean(vectors[:limit], axis=0) for word, vectors in found.items()}
 
 
-@pytest.mark.parametrize("prompt", ["", "query: "])
-def test_one_pass_equals_one_encode_per_word(teacher, tmp_path, prompt):
+@pytest.mark.parametrize(
+    ("number", "prompt", "settings"),
+    [(0, "", {}), (0, "query: ", {"prompt": "query: "}), (1, "query: ", {})],  # the second puts its default one first
+)
+def test_one_pass_equals_one_encode_per_word(teachers, tmp_path, number, prompt, settings):
     corpus = [*sentences(40), "The tokenised token crosses a stone road road road road road road road road"]
-    got = extract(teacher, corpus, tmp_path, ExtractionSettings(prompt=prompt, batch_size=7))
+    teacher = teachers[number]
+    got = extract(teacher, corpus, tmp_path, ExtractionSettings(**settings, batch_size=7))
     wanted = plain_vectors(teacher, corpus, 1000, prompt)
-    assert "tokenised" in wanted
+    assert "tokenised" in wanted and got.sentences == corpus
     for word, vector in zip(got.words, got.vectors):
         np.testing.assert_allclose(vector, wanted.get(word, 0 * vector), atol=2e-5, err_msg=word)
     encoded = teacher.encode(corpus, prompt=prompt or None, normalize_embeddings=True)
     np.testing.assert_allclose(got.teacher_vectors, encoded, atol=1e-3)
-    assert got.sentences == corpus
+    again = extract(teacher, corpus, tmp_path, ExtractionSettings(prompt=prompt, batch_size=7))  # the same run
+    np.testing.assert_array_equal(again.teacher_vectors, got.teacher_vectors)
 
 
 def test_at_most_n_occurrences(teacher, tmp_path):
@@ -122,14 +128,14 @@ def test_a_distillation_stopped_anywhere_ends_like_one_that_was_not(teacher, tmp
     monkeypatch.setattr(extraction_module, "_SHARD", 100)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(sentences(400)))
-    runs = stopped_at_writes(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs", 12)
-    (_, whole), *others = runs
+    run = partial(small_distill, teacher, corpus)
+    (_, whole), *others = stopped_at_writes(run, tmp_path / "runs", 12)
     assert len(others) == 12
     for folder, other in others:
         np.testing.assert_array_equal(other.vectors, whole.vectors, err_msg=str(folder))
         assert other.vocabulary.words == whole.vocabulary.words
-    n_files = assert_damage_is_refused(lambda folder: small_distill(teacher, corpus, folder), tmp_path / "runs" / "0")
-    assert n_files == 5  # the state; the words, their counts, the sums of their vectors; the sentences' vectors
+    # the state; the words, their counts, the sums of their vectors; the sentences' vectors
+    assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 5
 
 
 @pytest.mark.parametrize("write", [12, None])  # while the teacher reads, at the end
@@ -151,35 +157,21 @@ def test_a_corpus_replaced_by_one_of_its_size_is_refused(teacher, tmp_path, monk
 
 def test_a_list_is_known_by_what_it_holds(teacher, tmp_path):
     whole = extract(teacher, ["the cat sees", "a dog"], tmp_path, ExtractionSettings())
-    with pytest.raises(InputError, match=r"the corpus is not the corpus .*: texts 1 to 2 are not the same"):
-        extract(teacher, ["the cat sees", "a cat"], tmp_path, ExtractionSettings())
     (tmp_path / "texts.txt").write_text("the cat sees\na dog\n")  # the same texts, from elsewhere
     again = extract(teacher, tmp_path / "texts.txt", tmp_path, ExtractionSettings())
     np.testing.assert_array_equal(again.vectors, whole.vectors)
 
 
-def test_other_settings_of_later_steps_take_up_the_extraction(teacher, tmp_path, monkeypatch):
-    corpus = sentences(400)
-    small_distill(teacher, corpus, tmp_path / "work")
-    monkeypatch.setattr(extraction_module, "forward", None)  # no sentence is read again
-    refinement = RefinementSettings(steps=20, batch_size=32)
-    model = distill(teacher, corpus, work_dir=tmp_path / "work", pca=PcaSettings(6, 1), refinement=refinement)
-    assert model.get_embedding_dimension() == 6
-
-
-def test_projection_is_pca_of_sentence_means_without_the_top():
+def test_projection_is_pca_of_sentence_means_or_words_without_the_top():
     generator = np.random.default_rng(0)
     vectors = generator.normal(size=(30, 8)).astype(np.float32) + 3
     bags = Bags(generator.integers(0, 30, 400), np.arange(0, 401, 4))
     means = np.stack([vectors[bags.rows[i : i + 4]].mean(0) for i in range(0, 400, 4)])
     np.testing.assert_allclose(bags.means(vectors), means, atol=1e-5)
-    reference = PCA(6, svd_solver="full").fit(means)
-    wanted = reference.transform(vectors)[:, 2:]
-    got = project(vectors, bags, PcaSettings(dimensions=4, drop=2))
-    np.testing.assert_allclose(np.abs(got), np.abs(wanted), atol=1e-4)
-    by_word = project(vectors, bags, PcaSettings(dimensions=4, drop=2, level="word"))
-    of_words = PCA(6, svd_solver="full").fit(vectors).transform(vectors)[:, 2:]
-    np.testing.assert_allclose(np.abs(by_word), np.abs(of_words), atol=1e-4)
+    for level, rows in (("sentence", means), ("word", vectors)):
+        got = project(vectors, bags, PcaSettings(dimensions=4, drop=2, level=level))
+        wanted = PCA(6, svd_solver="full").fit(rows).transform(vectors)[:, 2:]
+        np.testing.assert_allclose(np.abs(got), np.abs(wanted), atol=1e-4)
     np.testing.assert_array_equal(project(vectors, bags, PcaSettings(level="none")), vectors)
 
 
@@ -201,16 +193,12 @@ SMALL = RefinementSettings(steps=300, batch_size=32, neighbours=1, evaluate_ever
 
 @pytest.mark.parametrize("neighbours", [1, 4])
 def test_refinement_recovers_what_the_teacher_weighs(neighbours):
-    extraction = made_up_extraction()
-    keep_all = PcaSettings(dimensions=12, drop=0)
-    plain = distill_extraction(extraction, None, pca=keep_all, refinement=replace(SMALL, steps=0))
-    refined = distill_extraction(extraction, None, pca=keep_all, refinement=replace(SMALL, neighbours=neighbours))
-
-    def noise_length(model):
-        lengths = np.linalg.norm(model.vectors, axis=1)
-        return float(lengths[::3].mean() / np.delete(lengths, np.s_[::3]).mean())
-
-    assert noise_length(plain) > 0.9 and noise_length(refined) < 0.5
+    settings = [replace(SMALL, steps=0), replace(SMALL, neighbours=neighbours)]
+    all_dimensions = PcaSettings(dimensions=12, drop=0)
+    models = [distill_extraction(made_up_extraction(), None, pca=all_dimensions, refinement=each) for each in settings]
+    lengths = [np.linalg.norm(model.vectors, axis=1) for model in models]
+    plain, refined = (each[::3].mean() / np.delete(each, np.s_[::3]).mean() for each in lengths)  # of noise, of words
+    assert plain > 0.9 and refined < 0.5
 
 
 @pytest.mark.full
@@ -249,31 +237,18 @@ def test_neighbourhoods_hold_every_sentence_once():
     assert len(groups) > 1 and len(np.unique(together)) == len(together) and np.isin(together, train).all()
 
 
-def test_distill_end_to_end_follows_the_teacher(teacher, tmp_path):
+def test_distill_end_to_end_follows_the_teacher_and_takes_up_the_extraction(teacher, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("\n".join(json.dumps({"text": s}) for s in sentences(400)), encoding="utf-8")
-    model = distill(
-        pellucid.load(teacher),
-        corpus,
-        work_dir=tmp_path / "work",
-        pca=PcaSettings(dimensions=8, drop=1),
-        refinement=RefinementSettings(steps=200, batch_size=32, evaluate_every=50),
-        show_progress_bar=False,
-    )
+    run = partial(distill, pellucid.load(teacher), corpus, work_dir=tmp_path / "work", show_progress_bar=False)
+    refinement = RefinementSettings(steps=200, batch_size=32, evaluate_every=50)
+    model = run(pca=PcaSettings(dimensions=8, drop=1), refinement=refinement)
     fresh = sentences(60, seed=9)
     assert agreement(model.encode(fresh), teacher.encode(fresh, normalize_embeddings=True)) > 0.6
     assert model.get_embedding_dimension() == 8
     assert model.vocabulary.row("sellss") == model.vocabulary.row("sells")  # the teacher's pieces came along
-
-
-def test_a_default_prompt_is_put_before_each_sentence(teachers, tmp_path):
-    corpus, second = sentences(20), teachers[1]
-    by_default = extract(second, corpus, tmp_path, ExtractionSettings())
-    given = extract(second, corpus, tmp_path, ExtractionSettings(prompt="query: "))  # the same run
-    wanted = plain_vectors(second, corpus, 1000, "query: ")
-    np.testing.assert_allclose(by_default.vectors, [wanted[word] for word in by_default.words], atol=2e-5)
-    np.testing.assert_array_equal(by_default.teacher_vectors, given.teacher_vectors)
-    np.testing.assert_allclose(by_default.teacher_vectors, second.encode(corpus, normalize_embeddings=True), atol=1e-3)
+    monkeypatch.setattr(extraction_module, "forward", None)  # with other settings of later steps no sentence is read
+    assert run(pca=PcaSettings(6, 1), refinement=replace(refinement, steps=20)).get_embedding_dimension() == 6
 
 
 CAT = ["the cat sees"]
@@ -288,6 +263,8 @@ def refine_few():
 test_what_cannot_be_distilled_is_refused = refused(
     (lambda teacher, tmp_path: [extract(teacher, CAT, tmp_path, ExtractionSettings(occurrences=n)) for n in (9, 7)],
      "different: occurrences"),
+    (lambda teacher, tmp_path: [extract(teacher, [*CAT, text], tmp_path, ExtractionSettings()) for text in ("a", "b")],
+     r"the corpus is not the corpus .*: texts 1 to 2 are not the same"),
     *((lambda teacher, tmp_path, corpus=corpus: extract(teacher, corpus, tmp_path, ExtractionSettings()),
        "no usable sentence", CorpusError) for corpus in ([], ["", "  "], ["one"], ["?!"])),
     *((lambda name=name, value=value: RefinementSettings(**{name: value}), f"{name} is {value}")
