@@ -1,5 +1,6 @@
 """How anchors are chosen: the searches against plain references, the filter rule by rule, runs that are cut off."""
 
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -13,6 +14,7 @@ from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors import sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
+from pellucid.core.arrays import l2_normalize
 from pellucid.errors import InputError, PellucidError
 from pellucid.native import farthest
 from pellucid.text.tables import read_texts
@@ -79,30 +81,21 @@ def test_most_similarities_are_never_computed():
 
 def test_every_float16_is_read_exactly():
     bits = np.arange(1 << 16, dtype=np.uint16)
-    values = bits.view(np.float16)
-    finite = np.isfinite(values)
-    rows = np.ascontiguousarray(bits[finite][:, None])
-    got = np.empty(len(rows), np.float32)
-    with farthest.FarthestPoints(rows, 1) as search:
-        for row in range(0, len(rows), 7):
+    bits = bits[np.isfinite(bits.view(np.float16))]
+    with farthest.FarthestPoints(bits[:, None], 1) as search:
+        for row in range(0, len(bits), 7):
             search.picks.clear()
             search.take(row)
-            got[row] = search._vectors[0, 0]
-    expected = values[finite].astype(np.float32)
-    assert (got[::7].view(np.uint32) == expected[::7].view(np.uint32)).all()  # the sign of 0 too
+            expected = bits[row : row + 1].view(np.float16).astype(np.float32)
+            assert search._vectors[0, :1].tobytes() == expected.tobytes()  # the sign of 0 too
 
 
-def test_lengths_do_not_matter():
-    vectors = clusters(400)
-    scaled = (vectors * 2.0 ** np.random.default_rng(0).integers(-30, 30, size=(400, 1))).astype(np.float32)
-    assert farthest_points(scaled, 50).tolist() == farthest_points(vectors, 50).tolist()
-
-
-def test_vectors_mapped_from_disk_or_lying_otherwise(tmp_path):
+def test_lengths_and_places_in_memory_do_not_matter(tmp_path):
     vectors = clusters(1000, dtype=np.float16)
     np.save(tmp_path / "v.npy", vectors)
-    picks = farthest_points(vectors, 20).tolist()
-    for same in (np.load(tmp_path / "v.npy", mmap_mode="r"), np.asfortranarray(vectors), vectors.astype(">f2")):
+    picks, wide = farthest_points(vectors, 20).tolist(), vectors.astype(np.float32)
+    scaled = (wide * 2.0 ** np.random.default_rng(0).integers(-30, 30, size=(1000, 1))).astype(np.float32)
+    for same in (np.load(tmp_path / "v.npy", mmap_mode="r"), np.asfortranarray(vectors), vectors.astype(">f2"), scaled):
         assert farthest_points(same, 20).tolist() == picks
 
 
@@ -151,10 +144,8 @@ def test_uniform_points():
     points = uniform_points(np.zeros((1000, 2)), 300, seed=4)
     assert len(set(points.tolist()) & set(range(1000))) == 300
     assert uniform_points(np.zeros((1000, 2), np.float16), 20, seed=4).tolist() == points[:20].tolist()
-    assert uniform_points(np.zeros((1000, 2)), 20, seed=5).tolist() != points[:20].tolist()
-    ten = np.zeros((10, 1))
-    counts = np.bincount(np.concatenate([uniform_points(ten, 2, seed=seed) for seed in range(2000)]), minlength=10)
-    assert (abs(counts - 400) < 90).all()  # 5 standard deviations
+    draws = [uniform_points(np.zeros((10, 1)), 2, seed=seed) for seed in range(2000)]
+    assert (abs(np.bincount(np.concatenate(draws), minlength=10) - 400) < 90).all()  # 5 standard deviations
 
 
 def test_kmeans_takes_the_nearest_row_to_each_cluster():
@@ -164,7 +155,7 @@ def test_kmeans_takes_the_nearest_row_to_each_cluster():
     vectors[np.arange(6) * 50 + 9] = directions * 4  # the middle of each, of another length
     picks = kmeans_points(vectors.astype(np.float16), 6)
     assert sorted(pick // 50 for pick in picks) == list(range(6))
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = l2_normalize(vectors)
     for pick in picks:
         members = units[pick // 50 * 50 : pick // 50 * 50 + 50]
         mean = members.mean(axis=0)
@@ -177,9 +168,8 @@ def test_kmeans_picks_are_distinct_even_if_vectors_are_not():
 
 def test_nearest_rows_are_found_across_blocks(monkeypatch):
     vectors = clusters(500)
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     monkeypatch.setattr(sampling, "_BLOCK_ROWS", 64)
-    assert sampling._nearest_distinct(vectors, units[[450, 3, 77]]).tolist() == [450, 3, 77]
+    assert sampling._nearest_distinct(vectors, l2_normalize(vectors)[[450, 3, 77]]).tolist() == [450, 3, 77]
 
 
 # --- The filter -------------------------------------------------------------------------------------------------------
@@ -293,14 +283,9 @@ def test_anchors_are_texts_of_the_corpus_far_enough_apart(method):
     assert method == "kmeans" or choose_anchors(encode, SENTENCES, 12, method=method, seed=4) != anchors
 
 
-def test_farthest_anchors_are_the_picks_of_the_vectors():
-    vectors = encode(SENTENCES)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    picks = farthest_points(vectors.astype(np.float16), 10, seed=2)
+def test_farthest_anchors_are_the_picks_of_the_vectors_and_a_function_may_choose():
+    picks = farthest_points(l2_normalize(encode(SENTENCES)).astype(np.float16), 10, seed=2)
     assert choose_anchors(encode, SENTENCES, 10, method="fps", seed=2) == [SENTENCES[row] for row in picks]
-
-
-def test_a_function_may_choose():
     settings = CandidateSettings(readable=False)
     chosen = choose_anchors(
         encode, SENTENCES, 3, method=lambda vectors, n, *, seed: np.arange(n) * 17 + seed, seed=5, settings=settings
@@ -310,8 +295,7 @@ def test_a_function_may_choose():
 
 def most_alike(anchors):
     """The largest cosine of two of the anchors."""
-    vectors = encode(anchors)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = l2_normalize(encode(anchors))
     return (vectors @ vectors.T - np.eye(len(anchors))).max()
 
 
@@ -357,18 +341,13 @@ test_anchors_that_cannot_be_chosen_are_refused = refused(
 
 def test_a_stopped_run_encodes_no_shard_again(tmp_path, monkeypatch):
     monkeypatch.setattr(candidatestore, "_SHARD_TEXTS", 50)
-    in_third_shard = 12  # writes
-    stop_at_write(lambda: choose_anchors(encode, SENTENCES, 9, method="fps", work_dir=tmp_path), in_third_shard)
-    sizes = []
-
-    def counting(texts):
-        sizes.append(len(texts))
-        return encode(texts)
-
-    choose_anchors(counting, SENTENCES, 9, method="fps", work_dir=tmp_path)
-    assert sizes == [8, 50, 50, 50, 38]  # a function is known by 8 texts; then the rest
+    in_third_shard, sizes = 12, []  # writes
+    run = partial(choose_anchors, lambda texts: sizes.append(len(texts)) or encode(texts), SENTENCES, work_dir=tmp_path)
+    stop_at_write(lambda: run(9, method="fps"), in_third_shard)
     sizes.clear()
-    assert len(choose_anchors(counting, SENTENCES, 20, method="uniform", work_dir=tmp_path)) == 20 and sizes == [8]
+    run(9, method="fps")
+    assert sizes == [8, 50, 50, 50, 38]  # a function is known by 8 texts; then the rest
+    assert len(run(20, method="uniform")) == 20 and sizes[5:] == [8]
 
 
 def test_a_work_dir_of_another_run_is_refused(tmp_path):
