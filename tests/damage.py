@@ -1,16 +1,22 @@
 """One way to damage what is on disk: each file of a folder, one after the other, is lost, cut, replaced or flipped."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from pellucid.persistence.store import read_tensors, write_tensors
 
 PLACES: dict[str, Callable[[Path, bytes], object]] = {
     "gone": lambda path, content: None,
     "a pipe": lambda path, content: os.mkfifo(path),
     "an endless device": lambda path, content: path.symlink_to("/dev/zero"),
     "a link to itself": lambda path, content: path.symlink_to(path.name),
+    "a link to nothing": lambda path, content: path.symlink_to("gone"),
+    "a link to its folder": lambda path, content: path.symlink_to("."),
     "a folder": lambda path, content: path.mkdir(),
 }
 """What stands in the place of a file: nothing that could be read."""
@@ -64,3 +70,35 @@ def damages(
             yield file, how
             file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
             file.write_bytes(content)
+
+
+def set_entry(path: Path, where: tuple[str | int, ...], value: Any) -> None:
+    """Set the entry of a JSON file that `where` leads to, all of it if to nothing; merge what is an object."""
+    whole: Any = {"": json.loads(path.read_text(encoding="utf-8"))}
+    inner, (*keys, key) = whole, ("", *where)
+    for outer in keys:
+        inner = inner[outer]
+    owner = inner[key] if isinstance(inner, list) else inner.get(key)
+    inner[key] = {**owner, **value} if isinstance(owner, dict) and isinstance(value, dict) and value else value
+    path.write_text(json.dumps(whole[""]))
+
+
+def set_tensors(path: Path, name: str, value: Any) -> None:
+    """Put an array, or what a function makes of the one that is there, into a file of tensors; None takes it out.
+
+    A value that is a dict has several, by name.
+    """
+    tensors = {own: np.array(array) for own, array in read_tensors(path)[0].items()}
+    for own, new in value.items() if isinstance(value, dict) else ((name, value),):
+        tensors[own] = new(tensors[own]) if callable(new) else new
+    write_tensors(path, {own: tensor for own, tensor in tensors.items() if tensor is not None})
+
+
+def put(place: Any, value: Any) -> Callable[[Any], Any]:
+    """Return a function that puts numbers into an array, for `set_tensors`."""
+
+    def changed(array: Any) -> Any:
+        array[place] = value
+        return array
+
+    return changed

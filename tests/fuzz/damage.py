@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from damage import PLACES
+
 Change = Callable[[random.Random, bytes], bytes]
 
 
@@ -33,9 +35,9 @@ def _damage_one(rng: random.Random, folder: Path, file: Path, other: Path) -> st
         return f"{name} as it is"
     kind = rng.random()
     if kind < 0.1:
-        how = rng.choice(sorted(_PLACES))
+        how = rng.choice(sorted(PLACES))
         file.unlink()
-        _PLACES[how](file)
+        PLACES[how](file, b"")
         return f"{name}: {how}"
     if kind < 0.2:
         siblings = sorted(one for one in [*folder.rglob("*"), *([other / name] * 9)] if one.is_file() and one != file)
@@ -59,17 +61,6 @@ def replace(file: Path, content: bytes) -> None:
     """Write a new file; the old one may be shared with others."""
     file.unlink()
     file.write_bytes(content)
-
-
-_PLACES: dict[str, Callable[[Path], Any]] = {
-    "missing": lambda path: None,
-    "a folder": os.mkdir,
-    "a pipe": os.mkfifo,
-    "an endless device": lambda path: path.symlink_to("/dev/zero"),
-    "a link to itself": lambda path: path.symlink_to(path.name),
-    "a link to nothing": lambda path: path.symlink_to("gone"),
-    "a link to its folder": lambda path: path.symlink_to("."),
-}
 
 
 def broken(rng: random.Random, content: bytes, suffix: str) -> tuple[str, bytes]:

@@ -11,9 +11,12 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 import pellucid
-from families import key_token_model, lexicon_model, static_lexicon_model
+from families import lexicon_model, static_lexicon_model
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.keytokens.adjustments import Adjustment
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.static.embedder import StaticEmbedder
@@ -78,7 +81,8 @@ def build(place: Path, names: Collection[str] = ()) -> Subjects:
     """Make the models of these names, or all, below `place`."""
     torch.set_num_threads(1)
     disable_progress_bar()
-    options = {f"static-{kind}": {"dtype": kind, "extra_words": ["medicines"]} for kind in ("int8", "int4")}
+    dtypes = {"static": "float32", "static-int8": "int8", "static-int4": "int4"}
+    options = {name: {"dtype": dtype, "extra_words": ["medicines"]} for name, dtype in dtypes.items()}
     options[ADAPTED] = {"backbone_name": str(place / "backbone")}
     folders = {}
     for name in names or MODELS:
@@ -94,6 +98,13 @@ def _static(place: Path, seed: int, *, spells: bool = False) -> StaticEmbedder:
     vectors = chance.normal(size=(len(words), 8)).astype(np.float32)
     spelling = chance.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
     return StaticEmbedder(Vocabulary(words, word_piece().backend_tokenizer), vectors, spelling=spelling)
+
+
+def _adjusted(place: Path, seed: int) -> KeyTokenEmbedder:
+    """A key token model with all that its files can hold."""
+    mean = Adjustment("mean", np.linspace(-1, 1, 32, dtype=np.float32), 0.0, 5)
+    settings = KeyTokenSettings(top_k=30, signs="signed")
+    return KeyTokenEmbedder(backbone_of("llama", "causal", seed=seed), settings, adjustment=mean).merge(40, 41)
 
 
 def _adapted(place: Path, seed: int) -> LexiconEmbedder:
@@ -115,7 +126,12 @@ MODELS: dict[str, Callable[[Path, int], Any]] = {
     ),
     "lexicon": lambda place, seed: lexicon_model(seed),
     ADAPTED: _adapted,
-    "keytokens": lambda place, seed: key_token_model(seed),
-    "ensemble": lambda *a: EnsembleEmbedder({"words": _static(*a), "clusters": lexicon_model(a[-1])}, [1, 2]),
+    "keytokens": _adjusted,
+    "ensemble": lambda place, seed: EnsembleEmbedder(
+        {"clusters": lexicon_model(seed), "stock": tiny_teacher(place / "teacher", WORDS, 32)}, [1, 2]
+    ),
+    "static-ensemble": lambda *a: EnsembleEmbedder(
+        {"anchors": AnchorEmbedder(_static(*a), sentences(2)), "words": _static(*a)}, [1, 2]
+    ),
 }
 """By name, the function that makes a model: (place, seed) -> model."""
