@@ -10,10 +10,9 @@ import sys
 import textwrap
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ import pytest
 import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
+from faults import failing_call
 from forking import HAS_FORK, at_once, in_fork
 from index_writer import created, look, opened, text_of, vectors
 from pellucid import Index
@@ -214,12 +214,6 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
 # One failing system call, at each place of each change: the commit before or after is there, whole
 
 
-CALLS = [
-    (os, "fsync"), (os, "replace"), (os, "unlink"), (os, "utime"), (os, "chmod"), (Path, "unlink"), (Path, "touch"),
-    (Path, "mkdir"), (Path, "write_bytes"), (Path, "write_text"), (store, "save_file"), (os, "rmdir"),
-]  # fmt: skip
-
-
 def model():
     return StaticEmbedder(Vocabulary(["loan", "house", "bank"]), np.eye(3, dtype=np.float32))
 
@@ -232,30 +226,6 @@ CHANGES = {
     "rebuild": lambda index: index.rebuild(),
     "settings": lambda index: index.configure(word_weights={"loan": 2.0}),
 }
-
-
-@contextmanager
-def failing_call(position, number, *, after=False):
-    """Let the system call at a position fail, before or after it is made; yield what counts them."""
-    count = [0]
-
-    def failing(original):
-        def call(*arguments, **options):
-            count[0] += 1
-            is_it = count[0] == position
-            if is_it and not after:
-                raise OSError(number, os.strerror(number))
-            result = original(*arguments, **options)
-            if is_it:
-                raise OSError(number, os.strerror(number))
-            return result
-
-        return call
-
-    with ExitStack() as stack:
-        for owner, name in CALLS:
-            stack.enter_context(patch.object(owner, name, failing(getattr(owner, name))))
-        yield count
 
 
 @pytest.fixture(scope="module")
@@ -339,30 +309,6 @@ def test_a_commit_that_no_reader_would_open_is_not_written(index_of, monkeypatch
     with pytest.raises(InputError, match=r"field names .* put what differs"):
         index.add(["more"], ids=["more"], metadata=[{f"votes of {n}": 1 for n in range(500)}])
     assert [document.id for document in index] == ["first"] and index.verify() == []
-
-
-def test_a_busy_file_is_replaced_when_it_is_free(tmp_path):
-    """As on Windows, where a file that a reader has open for a moment cannot be replaced."""
-    replace, left = os.replace, [2]
-
-    def busy(source, target):
-        if str(target).endswith("commit.json") and left[0]:
-            left[0] -= 1
-            raise PermissionError(errno.EACCES, "used by another process", str(target))
-        return replace(source, target)
-
-    with Index.create(tmp_path / "index", {}) as index:
-        with patch.object(os, "replace", busy):
-            index.add(["a cat"])
-        assert len(index) == 1
-        left[0] = 10**6
-        with (
-            patch.object(os, "replace", busy),
-            patch.object(store, "MAX_REPLACE_S", 0.05),
-            pytest.raises(WritingError, match=r"commit\.json.*close the programs"),
-        ):
-            index.add(["a dog"])
-        assert len(index) == 1 and index.verify() == []
 
 
 # Forks: a child is told to open the index, and leaves alone what is its parent's
