@@ -10,6 +10,7 @@ from typing import Any
 
 import pellucid
 
+FOLDER = Path(__file__).parent
 TOLERANCE = 1e-5  # of a score, a part of it and a row
 N_HITS, N_EXPLAINED_HITS, N_ROWS = 10, 3, 10
 
@@ -153,6 +154,10 @@ def encoder_explanations(english: list[tuple[str, str]], data: Path) -> Iterator
     for name, model in models.items():
         for number, pair in enumerate(english[:15]):
             yield explanation_record(f"{name} pair {number}", model.explain(*pair))
+
+
+RECORDS = {"searches": searches, "explanations": explanations}
+"""What is stored, by the name of its file."""
 
 
 def write_records(path: Path, records: list[Record]) -> None:

@@ -1,18 +1,14 @@
 """Searches and explanations give what they gave when the golden set was stored."""
 
-from pathlib import Path
-
 import pytest
 
-from golden.records import compare, differences, explanations, read_records, searches
-
-FOLDER = Path(__file__).parent
+from golden.records import FOLDER, RECORDS, compare, differences, read_records
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "compute"), [("searches", searches), ("explanations", explanations)])
-def test_nothing_has_changed(name, compute, shared):
-    assert not differences(read_records(FOLDER / f"{name}.jsonl"), compute(shared / "data"))
+@pytest.mark.parametrize("name", RECORDS)
+def test_nothing_has_changed(name, shared):
+    assert not differences(read_records(FOLDER / f"{name}.jsonl"), RECORDS[name](shared / "data"))
 
 
 def test_a_difference_is_seen():
