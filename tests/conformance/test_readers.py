@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from memory import peak_of
 from pellucid.errors import CorpusError
+from pellucid.index.records import read_documents
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.training.parallel import read_parallel
@@ -219,15 +220,22 @@ def test_a_line_without_end_does_not_fill_memory(tmp_path, monkeypatch, ending):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.filterwarnings("ignore:.*quotation marks")
 @pytest.mark.parametrize(
-    ("name", "content"), [("pipe", b"a\n\nb\n"), ("p.jsonl.gz", gzip.compress(b'"a"\nnull\n"b"\n', mtime=0))]
-)
-def test_a_named_pipe_is_read_once_and_as_its_name_says(tmp_path, name, content):
+    ("name", "content", "read", "expected"),
+    [
+        ("pipe", b"a\n\nb\n", read_texts, ["a", "", "b"]),
+        ("p.jsonl.gz", gzip.compress(b'"a"\nnull\n"b"\n', mtime=0), read_texts, ["a", "", "b"]),
+        ("p.tsv", b'id\ttext\tn\n1\t"a\t5\n2\tb"\t6\n', read_documents,
+         [("1", "", '"a', {"n": 5}), ("2", "", 'b"', {"n": 6})]),
+    ],
+)  # fmt: skip
+def test_a_named_pipe_is_read_once_and_as_its_name_says(tmp_path, name, content, read, expected):
     os.mkfifo(tmp_path / name)
     writer = threading.Thread(target=(tmp_path / name).write_bytes, args=(content,))
     writer.start()
     assert not is_path(tmp_path / name) and is_path(tmp_path / "t.txt") and not is_path(["a"])
-    assert list(read_texts(tmp_path / name)) == ["a", "", "b"]
+    assert [row if isinstance(row, str) else row[:4] for row in read(tmp_path / name)] == expected
     writer.join()
 
 

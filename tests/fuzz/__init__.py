@@ -3,8 +3,8 @@
     PYTHONPATH=tests python -m fuzz --cases 10000 --seed 0
     PYTHONPATH=tests python -m fuzz --only damage/static:17 --seed 0
 
-`subjects.py` builds tiny models, `damage.py` breaks them, `indexes.py` attacks an index, `processes.py` and `cases.py`
-run each case in a process of its own. What a case does depends on the seed, its kind and its number alone, but for the
+`subjects.py` builds tiny models, `damage.py` breaks them, `indexes.py` attacks an index, `cases.py` runs
+each case in a process of its own. What a case does depends on the seed, its kind and its number alone, but for the
 moment of a kill by the clock. Linux only.
 """
 

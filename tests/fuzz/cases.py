@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from forking import LIMIT, Failed, in_child, note
 from fuzz import damage, indexes
 from fuzz.damage import copy
-from fuzz.processes import LIMIT, Failed, in_child, note, own_mounts
+from fuzz.processes import own_mounts
 from fuzz.subjects import Subjects
 
 MEMORY = 1 << 30  # bytes that a case may take beyond what its process has

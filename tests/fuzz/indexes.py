@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import index_folder
+from forking import Failed, check_ended, in_child
 from fuzz import damage
 from fuzz.damage import copy
-from fuzz.processes import Failed, allow, check_ended, in_child, mount
+from fuzz.processes import allow, mount
 from index_writer import created, look, opened, pairs, small, text_of
 from pellucid.errors import PellucidError, WritingError
 

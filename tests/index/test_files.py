@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-import threading
 import warnings
 from functools import partial
 from types import SimpleNamespace
@@ -14,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import run_command as run
+from files import written
 from forking import at_once
 from pellucid import CorpusFile, Index
 from pellucid.errors import CorpusError, InputError
 from pellucid.index.records import read_documents
+from refusals import refused
 from resuming import count_writes, stop_at_write
 
 
@@ -30,44 +31,43 @@ def read(path, note=None, **options):
     return {record.id: record.metadata for record in records}, notes + [str(w.message) for w in caught]
 
 
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def test_decimal_commas_are_noted_and_read(tmp_path):
-    path = write(tmp_path / "x.csv", "id;text;price;n\n1;a;1,5;1\n2;b;1.234,75;2\n3;c;-7;\n4;d;NA;3\n")
-    metadata, said = read(path)
-    assert metadata["1"] == {"price": "1,5", "n": 1}
-    assert "x.csv: 'price' holds strings, such as '1,5'. If they are numbers: --decimal ," in said
-    metadata, said = read(path, decimal=",")
-    assert [metadata[own].get("price") for own in "1234"] == [1.5, 1234.75, -7, None]
-    assert said == ["x.csv: price (number), n (number); other columns hold strings"]
+DATES = "'day' holds strings, such as {!r}. If they are dates: --date-format"
 
 
 @pytest.mark.parametrize(
-    ("cells", "form", "expected"),
+    ("column", "cells", "option", "note", "expected"),
     [
-        (["31.12.2024", "1.2.2024"], "%d.%m.%Y", ["2024-12-31", "2024-02-01"]),
-        (["12/31/2024", "1/2/2024"], "%m/%d/%Y", ["2024-12-31", "2024-01-02"]),
-        (["31/12/2024", "1/2/2024"], "%d/%m/%Y", ["2024-12-31", "2024-02-01"]),
-        (["2024/12/31", "2024/02/01"], "%Y/%m/%d", ["2024-12-31", "2024-02-01"]),
-        (["31.12.24 10:30", "2024-02-01"], "%d.%m.%y %H:%M", ["2024-12-31T10:30:00", "2024-02-01"]),
+        ("price", ["1,5", "1.234,75", "-7", "NA"], {"decimal": ","},
+         "'price' holds strings, such as '1,5'. If they are numbers: --decimal ,", [1.5, 1234.75, -7, None]),
+        *(("day", cells, {"date_format": form}, DATES.format(cells[0]) if "-" not in cells[1] else "", expected)
+          for cells, form, expected in (
+              (["31.12.2024", "1.2.2024"], "%d.%m.%Y", ["2024-12-31", "2024-02-01"]),
+              (["12/31/2024", "1/2/2024"], "%m/%d/%Y", ["2024-12-31", "2024-01-02"]),
+              (["31/12/2024", "1/2/2024"], "%d/%m/%Y", ["2024-12-31", "2024-02-01"]),
+              (["2024/12/31", "2024/02/01"], "%Y/%m/%d", ["2024-12-31", "2024-02-01"]),
+              (["31.12.24 10:30", "2024-02-01"], "%d.%m.%y %H:%M", ["2024-12-31T10:30:00", "2024-02-01"]))),
     ],
-)
-def test_dates_of_other_forms_are_noted_and_read(tmp_path, cells, form, expected):
-    path = write(tmp_path / "x.csv", "id,text,day\n" + "".join(f"{n},a,{cell}\n" for n, cell in enumerate(cells)))
+)  # fmt: skip
+def test_numbers_and_dates_of_other_forms_are_noted_and_read(tmp_path, column, cells, option, note, expected):
+    rows = "".join(f"{n};a;{n};{cell}\n" for n, cell in enumerate(cells))
+    path = written(tmp_path / "x.csv", f"id;text;n;{column}\n{rows}")
     metadata, said = read(path)
-    assert [row["day"] for row in metadata.values()] == cells
-    if "-" not in cells[1]:
-        assert f"'day' holds strings, such as {cells[0]!r}. If they are dates: --date-format" in said[0]
-    metadata, said = read(path, date_format=form)
-    assert [row["day"] for row in metadata.values()] == expected and "day (date)" in said[0]
+    assert [row[column] for row in metadata.values()] == cells
+    assert any(note in line for line in said) and [row["n"] for row in metadata.values()] == [*range(len(cells))]
+    metadata, said = read(path, **option)
+    assert [row.get(column) for row in metadata.values()] == expected
+    assert said == [
+        f"x.csv: n (number), {column} ({'date' if column == 'day' else 'number'}); other columns hold strings"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def documents(path, content, **options):
+    return list(read_documents(CorpusFile(written(path, content), **options)))
+
+
+test_what_is_no_document_and_no_option_is_refused = refused(
+    *((lambda tmp_path, options=options: documents(tmp_path / "x.csv", "id,text,a\n1,b,c\n", **options), message,
+       (InputError, CorpusError)) for options, message in (
         ({"date_format": "31.12.2024"}, "date_format is '31.12.2024'"),
         ({"date_format": "%H:%M"}, "must have day, month and year"),
         ({"decimal": ";"}, "decimal is ';'"),
@@ -79,12 +79,15 @@ def test_dates_of_other_forms_are_noted_and_read(tmp_path, cells, form, expected
         ({"types": {"a": "int"}}, "the type of 'a' is 'int'"),
         ({"types": {"text": "string"}}, "text"),
         ({"types": {"z": "date"}}, "'z'"),
-        *(({name: ["prize"]}, r"x\..*'prize'") for name in ("columns", "leave_out")),
-    ],
-)
-def test_formats_and_options_are_checked(tmp_path, options, said):
-    with pytest.raises((InputError, CorpusError), match=said):
-        list(read_documents(CorpusFile(write(tmp_path / "x.csv", "id,text,a\n1,b,c\n"), **options)))
+        *(({name: ["prize"]}, r"x\..*'prize'") for name in ("columns", "leave_out")))),
+    *((lambda tmp_path, value=value: documents(tmp_path / "x.jsonl", json.dumps({"id": 1, "text": value}) + "\n"),
+       rf"x\.jsonl, line 1: 'text' holds {kind}.* and no text", CorpusError) for value, kind in (
+        (42, "a number, 42"), (["a"], r"a list, \['a'\]"), ({"a": 1}, "an object"), (True, "a boolean"))),
+    *((lambda tmp_path, name=name, content=content: documents(tmp_path / name, content),
+       rf"{name} (is empty|holds no documents)", CorpusError)
+      for name in ("x.csv", "x.tsv", "x.txt", "x.jsonl", "x.json")
+      for content in ("", "\n\n", *["id,text\n"] * (name == "x.csv"))),
+)  # fmt: skip
 
 
 ROW = {"id": 1, "text": "a", "price": 2, "meta": {"lang": "en", "size": 3}, "day": "2024-01-02"}
@@ -111,45 +114,26 @@ def test_columns_to_keep_or_to_leave_out(tmp_path, name):
         assert read(path, **options)[0] == {"1": kept}
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [(42, "a number, 42"), (["a"], r"a list, \['a'\]"), ({"a": 1}, "an object"), (True, "a boolean")],
-)
-def test_a_text_that_is_none_is_named_by_what_it_is(tmp_path, value, kind):
-    write(tmp_path / "x.jsonl", json.dumps({"id": 1, "text": value}) + "\n")
-    with pytest.raises(CorpusError, match=rf"x\.jsonl, line 1: 'text' holds {kind}.* and no text"):
-        list(read_documents(tmp_path / "x.jsonl"))
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "id,text\n"])
-@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.txt", "x.jsonl", "x.json"])
-def test_empty_files_are_errors(tmp_path, name, content):
-    if content.strip() and not name.endswith("csv"):
-        return  # only there a line of names is no document
-    with pytest.raises(CorpusError, match=rf"{name} (is empty|holds no documents)"):
-        list(read_documents(write(tmp_path / name, content)))
-
-
 @pytest.mark.parametrize("gap", [1, 3000])
 def test_an_id_that_is_there_twice_is_named_by_its_lines(tmp_path, gap):
     rows = "".join(f"{100 + n},row\n" for n in range(gap))
-    write(tmp_path / "a.csv", f"id,text\n7,first\n{rows}7,second\n")
-    write(tmp_path / "b.jsonl", '{"id": "x", "text": "a"}\n\n{"id": 100, "text": "b"}\n')
+    written(tmp_path / "a.csv", f"id,text\n7,first\n{rows}7,second\n")
+    written(tmp_path / "b.jsonl", '{"id": "x", "text": "a"}\n\n{"id": 100, "text": "b"}\n')
     with Index.create(tmp_path / "index", {}) as index:
         with pytest.raises(InputError, match=rf"id '7' is given twice: .*a.csv, line 2 and .*a.csv, line {gap + 3};"):
             index.add_files(tmp_path / "a.csv")
-        write(tmp_path / "a.csv", f"id,text\n7,first\n{rows}")
+        written(tmp_path / "a.csv", f"id,text\n7,first\n{rows}")
         with pytest.raises(InputError, match=r"id '100' is given twice: .*a.csv, line 3 and .*b.jsonl, line 3;"):
             index.add_files([tmp_path / "a.csv", CorpusFile(tmp_path / "b.jsonl")])
 
 
 def test_files_are_added_once(tmp_path, fruit):
-    write(tmp_path / "a.csv", "id,text,n\n1,apple,1\n2,pear,2\n")
+    written(tmp_path / "a.csv", "id,text,n\n1,apple,1\n2,pear,2\n")
     with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
         notes = []
         assert index.add_files(tmp_path / "a.csv", note=notes.append) == 2 and notes
         assert index.add_files(tmp_path / "a.csv") == 0 and len(index) == 2
-        write(tmp_path / "a.csv", "id,text,n\n1,apple,1\n2,pear,3\n3,car,\n")
+        written(tmp_path / "a.csv", "id,text,n\n1,apple,1\n2,pear,3\n3,car,\n")
         assert index.add_files(tmp_path / "a.csv") == 2 and index["2"].metadata == {"n": 3} and not index.verify()
         for wrong in (CorpusFile(tmp_path / "a.csv"), tmp_path / "a.csv"):
             with pytest.raises(InputError, match=r"texts is the file .*a.csv.*add_files"):
@@ -168,7 +152,7 @@ def test_a_folder_of_notes(tmp_path):
         "e.txt": " \n",
         "f.csv": "text\na\n",
     }.items():
-        write(notes / name, content)
+        written(notes / name, content)
     (notes / "d.txt").write_bytes("Café".encode("cp1252"))
     said = []
     with pytest.warns(UserWarning, match=r"left out: .*d\.txt, line 1 is not UTF-8.*--encoding cp1252"):
@@ -218,24 +202,12 @@ def test_columns_of_parquet_of_every_type(tmp_path):
         read(tmp_path / "x.parquet")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_of_a_table_is_read_once(tmp_path):
-    os.mkfifo(tmp_path / "p.tsv")
-    writer = threading.Thread(target=(tmp_path / "p.tsv").write_text, args=('id\ttext\tn\n1\t"a\t5\n2\tb"\t6\n',))
-    writer.start()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        records = list(read_documents(tmp_path / "p.tsv"))
-    writer.join()
-    assert [record[:4] for record in records] == [("1", "", '"a', {"n": 5}), ("2", "", 'b"', {"n": 6})]
-
-
 @pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs links")
 def test_links_in_a_folder_are_left_out(tmp_path):
     """Whatever they lead to, and over however many other links."""
     notes, outside = tmp_path / "notes", tmp_path / "outside"
     notes.mkdir(), outside.mkdir()
-    write(notes / "a.md", "here"), write(outside / "secret.md", "hunter2")
+    written(notes / "a.md", "here"), written(outside / "secret.md", "hunter2")
     (notes / "file.md").symlink_to(outside / "secret.md")
     (notes / "folder").symlink_to(outside)
     (notes / "again.md").symlink_to(notes / "file.md")
@@ -248,7 +220,7 @@ def test_links_in_a_folder_are_left_out(tmp_path):
 def test_a_second_folder_with_the_same_names_says_what_it_replaces(tmp_path):
     for name in ("alpha", "beta"):
         (tmp_path / name).mkdir()
-        write(tmp_path / name / "README.md", f"of {name}"), write(tmp_path / name / "n.csv", f"text\n{name}\n")
+        written(tmp_path / name / "README.md", f"of {name}"), written(tmp_path / name / "n.csv", f"text\n{name}\n")
     with Index.create(tmp_path / "index", {}) as index:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -270,7 +242,7 @@ def test_a_second_folder_with_the_same_names_says_what_it_replaces(tmp_path):
 )
 def test_empty_cells_are_missing_in_a_field_of_dates(tmp_path, name, content):
     with Index.create(tmp_path / "index", {}) as index:
-        index.add_files(write(tmp_path / name, content))
+        index.add_files(written(tmp_path / name, content))
         assert index.info()["fields"] == {"day": "date"}
 
 
@@ -286,13 +258,12 @@ def synced(tmp_path, monkeypatch, request):
     monkeypatch.setattr("pellucid.index.writer.MAX_PENDING_BYTES", request.param)
     monkeypatch.setattr("pellucid.index.documents.BATCH_DOCUMENTS", 7)
     for name, documents in (("old.jsonl", OLD), ("new.jsonl", NEW)):
-        written(tmp_path / name, documents)
+        lines_of(tmp_path / name, documents)
     return Index.create(tmp_path / "index", {})
 
 
-def written(path, documents):
-    path.write_text("".join(json.dumps({"id": id, **row}) + "\n" for id, row in documents.items()))
-    return path
+def lines_of(path, documents):
+    return written(path, "".join(json.dumps({"id": id, **row}) + "\n" for id, row in documents.items()))
 
 
 def held(index):
@@ -312,7 +283,7 @@ def test_after_each_kind_of_change_the_index_is_the_files(synced, tmp_path):
         same = sum(after.get(id) == row for id, row in before.items())
         both = len(after.keys() & before)
         expected = (len(after) - both, both - same, same, len(before) - both)
-        assert synced.sync(file := written(tmp_path / "x.jsonl", after), dry_run=True) == expected
+        assert synced.sync(file := lines_of(tmp_path / "x.jsonl", after), dry_run=True) == expected
         assert held(synced) == before
         assert synced.sync([file], max_deleted=1) == expected and held(synced) == after
         commit, before = synced.snapshot().commit.state.commit, after
@@ -361,10 +332,10 @@ def test_what_is_doubtful_deletes_nothing(tmp_path):
 
 
 def test_the_command_counts_and_asks(tmp_path, monkeypatch, fruit):
-    folder, old = tmp_path / "index", written(tmp_path / "old.jsonl", OLD)
+    folder, old = tmp_path / "index", lines_of(tmp_path / "old.jsonl", OLD)
     fruit.save_pretrained(tmp_path / "fruit")
     run("index", "build", folder, old, "-m", tmp_path / "fruit")
-    few = written(tmp_path / "few.jsonl", {"d0": OLD["d0"], "d1": {"text": "another"}})
+    few = lines_of(tmp_path / "few.jsonl", {"d0": OLD["d0"], "d1": {"text": "another"}})
     counts = "added 0, changed 1, unchanged 1, deleted 38\n"
     assert run("index", "sync", folder, few, "--dry-run").stdout == counts
     assert "38 of 40 documents" in run("index", "sync", folder, few, code=1).stderr
