@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("peft")
 
+import pellucid
 from damage import LOSSES, PLACES, damages, flips, put, set_entry, set_tensors
 from families import dense_rows
 from fuzz import subjects
@@ -42,8 +43,9 @@ def folder(built, kind, tmp_path):
 
 # One file is gone, cut short, changed, or something else
 
+KINDS = [pytest.param(kind, marks=[pytest.mark.full] * (kind in SLOW)) for kind in subjects.MODELS]
 EVERY_FILE = [
-    *(pytest.param(kind, True, marks=[pytest.mark.full] * (kind in SLOW)) for kind in subjects.MODELS),
+    *(pytest.param(*kind.values, True, marks=kind.marks) for kind in KINDS),
     *((kind, False) for kind in subjects.MODELS if kind not in SLOW),
 ]
 
@@ -76,6 +78,25 @@ def test_a_damaged_file_is_refused_by_name_or_the_model_is_as_it_was(built, fold
         with suppress(ModelFolderError):  # of what is no file
             unsound = [file.name for file in model_folder.verify(folder) if not file.sound]
             assert name == "config.json" or unsound == [name] * (name not in edited), (name, how)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.full] * (kind in SLOW)) for kind in subjects.MODELS]
+)
+def test_a_link_that_leads_out_is_refused(built, folder, kind):
+    """In the place of each file and folder, to one like it elsewhere; the model itself may be found by a link."""
+    for path in sorted(folder.rglob("*")):
+        aside = path.rename(folder.with_name("aside"))
+        path.symlink_to(built[kind].path / path.relative_to(folder))
+        with pytest.raises(ModelFolderError, match="a link that leads out of the folder"):
+            pellucid.load(folder)
+        with model_folder.allow_external(True):
+            assert built[kind].check(folder) == ""
+        path.unlink()
+        aside.rename(path)
+    (folder / "another.txt").symlink_to("config.json")  # a link that stays inside
+    folder.with_name("linked").symlink_to(folder)
+    assert built[kind].check(folder.with_name("linked")) == ""
 
 
 # Numbers, settings and words that make no model

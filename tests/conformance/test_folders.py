@@ -237,31 +237,22 @@ def test_one_weight_of_a_transformer_counts(every_family):
 
 
 def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("sentence_transformers")
     model = tiny_transformer(tmp_path / "bert", normalize=True)
     model.save_pretrained(str(tmp_path / "saved"))
     assert is_same(pellucid.loading.open_sentence_transformer(tmp_path / "saved"), model)
 
-    def changed(change):
-        other = copy.deepcopy(model)
+    others = [copy.deepcopy(model) for _ in range(8)]
+    for other, change in zip(others, (
+        lambda other: next(other.parameters()).data.view(-1)[3].add_(1e-6),
+        lambda other: setattr(other, "max_seq_length", 5),
+        lambda other: other.prompts.update(query="find: "),
+        lambda other: setattr(other, "truncate_dim", 7),
+        lambda other: other.half(),
+        lambda other: setattr(other[0].auto_model.config, "layer_norm_eps", 1e-3),
+        lambda other: other.bfloat16(),
+        lambda other: other[1].__init__(16, pooling_mode="cls"),
+    ), strict=True):  # fmt: skip
         change(other)
-        return other
-
-    def weight(other):
-        with torch.no_grad():
-            next(other.parameters()).view(-1)[3] += 1e-6
-
-    others = [
-        changed(weight),
-        changed(lambda other: setattr(other, "max_seq_length", 5)),
-        changed(lambda other: other.prompts.update(query="find: ")),
-        changed(lambda other: setattr(other, "truncate_dim", 7)),
-        changed(lambda other: other.half()),
-        changed(lambda other: setattr(other[0].auto_model.config, "layer_norm_eps", 1e-3)),
-        changed(lambda other: other.bfloat16()),
-        changed(lambda other: other[1].__init__(16, pooling_mode="cls")),
-    ]
     assert_all_differ([model, *others])
 
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -106,9 +106,9 @@ class WorkFolder:
         self._lock_file.check(self.path)
         write_json(self.path / "state.json", {**self._state, "checksum": _digest_of(self._state)}, indent=None)
         current = {entry["file"] for entry in self._state["files"].values()}
-        for path in self.path.glob(_TENSOR_FILES):
-            if path.name not in current:
-                path.unlink(missing_ok=True)
+        for path in [path for path in self.path.glob(_TENSOR_FILES) if path.name not in current]:
+            with suppress(OSError):  # one that somebody has open, on Windows, goes with a later commit
+                path.unlink()
 
     def texts(self, key: str, source: Iterable[str], name: str) -> Iterator[str]:
         """Yield the texts of `source`, of which those read before must be the same, and note the others."""
