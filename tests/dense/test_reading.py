@@ -30,7 +30,7 @@ from pellucid.core.removal import (
 )
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.measured import MeasuredReasons
-from pellucid.dense.tokenized import TokenizedText, read_texts, text_units, word_units, words_outside
+from pellucid.dense.tokenized import TokenizedText, text_units, tokenize_texts, word_units, words_outside
 from pellucid.dense.words import WordReasons
 from pellucid.explain.rows import EMBEDDING, REMAINDER, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
@@ -147,7 +147,7 @@ def test_a_token_that_is_a_blank_reads_no_word():
     encoder.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
     encoder.max_seq_length, encoder.prompts, encoder.default_prompt_name = 32, {}, None
     encoder[0].do_lower_case = False
-    (read,) = read_texts(encoder, ["cat \ua66e mat"], None)
+    (read,) = tokenize_texts(encoder, ["cat \ua66e mat"], None)
     assert read.unread == ((4, 5),) and read.coverage[0].known == 2
 
 

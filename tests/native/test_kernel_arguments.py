@@ -26,7 +26,7 @@ from pellucid.native.kernels import (
     PADDING,
     Pieces,
     SparseTable,
-    Table,
+    VectorTable,
     WordIndex,
     WordReader,
     distinct_values,
@@ -195,13 +195,13 @@ def _table_calls():
     packed = np.zeros((5, 5), np.uint8)
     rows, ends = np.zeros(20, np.int32), _int32([2, 5])
     spelled, out = np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32)
-    table = partial(Table, floats, None)  # made when it is called: no library is needed to collect the tests
+    table = partial(VectorTable, floats, None)  # made when it is called: no library is needed to collect the tests
     distinct, ends64 = _int32([0, 1, 2, 3]), np.array([1, 3])
     return {
-        "vectors": lambda wrong: Table(wrong(floats), None),
-        "halves": lambda wrong: Table(wrong(halves), None),
-        "scales": lambda wrong: Table(codes, wrong(scales)),
-        "packed": lambda wrong: Table(PackedRows(wrong(packed), 9), scales),
+        "vectors": lambda wrong: VectorTable(wrong(floats), None),
+        "halves": lambda wrong: VectorTable(wrong(halves), None),
+        "scales": lambda wrong: VectorTable(codes, wrong(scales)),
+        "packed": lambda wrong: VectorTable(PackedRows(wrong(packed), 9), scales),
         "rows": lambda wrong: table().pool(wrong(rows), ends, spelled, out),
         "ends": lambda wrong: table().pool(rows.copy(), wrong(ends), spelled, out),
         "spelled": lambda wrong: table().pool(rows.copy(), ends, wrong(spelled), out),
@@ -223,7 +223,7 @@ def call_with(name, wrong):
 
 
 def pooled(rows, ends, out=None):
-    table = Table(np.ones((5, 9), np.float32), None)
+    table = VectorTable(np.ones((5, 9), np.float32), None)
     table.pool(rows, ends, np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32) if out is None else out)
 
 
@@ -250,7 +250,7 @@ test_what_does_not_fit_its_arrays_is_refused = refused(
     (lambda: SparseTable((RISING, np.zeros(3, np.int16), np.ones(3, np.uint8), np.ones(4, np.float32)), 4),
      "do not divide"),
     (lambda: found(200, BLOCK, [5, LOW, -1, 100], joined=False), "end outside"),
-    (lambda: Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32)), "vectors is int8"),
+    (lambda: VectorTable(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32)), "vectors is int8"),
     # sizes near 2^31, before memory is taken: pages that nobody touches, but for the sanitizers
     *((lambda room=room: found(64, np.zeros(2**31 + PADDING, np.uint8), room=room), "2147483648 bytes")
       for room in (64, 2**32) if not _CHECKED),
@@ -283,7 +283,7 @@ def test_pooling_stays_inside_for_any_rows_and_ends_and_numbers_that_change(rows
         packed = PackedRows(np.zeros((5, -(-width // 2)), np.uint8), width)
         vectors = packed if kind == "int4" else np.full((5, width), -128, kind)
         scales = scales.astype(np.float32) if kind.startswith("int") else None
-        table = Table(vectors, scales)
+        table = VectorTable(vectors, scales)
         for array in (None, getattr(vectors, "halves", vectors), scales):
             if array is not None:
                 array.view(np.uint8)[...] = 255  # it is only added up
@@ -505,7 +505,7 @@ def _calls():
     texts = np.array([1, 2], np.int32)
     values, words, ends = np.arange(300) % 40, np.arange(300) % 40, np.array([100, 300])
     table, narrow, asked = (
-        Table(np.ones((40, 9), np.float32), None),
+        VectorTable(np.ones((40, 9), np.float32), None),
         np.zeros(300, np.int32),
         np.ones((2, 9), np.float32),
     )

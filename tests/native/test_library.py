@@ -271,8 +271,9 @@ def test_nothing_outside_given_memory_is_read_or_written(environment, level):
 @pytest.mark.full
 def test_the_sanitizers_would_tell(environment):
     program = (
-        "import numpy as np; from pellucid.native.kernels import Table; from pellucid.native.library import library\n"
-        "table = Table(np.ones((3, 64), np.float32), None)\n"
+        "import numpy as np\n"
+        "from pellucid.native.kernels import VectorTable; from pellucid.native.library import library\n"
+        "table = VectorTable(np.ones((3, 64), np.float32), None)\n"
         "few, many = np.ones(9), np.ones(999)\n"
         "library().pooling_pairs(*(few.ctypes.data,) * 2, 3, 0, 64, *(many.ctypes.data,) * 3)"
     )

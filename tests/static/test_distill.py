@@ -25,7 +25,7 @@ from pellucid.static.training import extraction as extraction_module
 from pellucid.static.training import languages
 from pellucid.static.training.distill import PcaSettings, distill, distill_extraction, open_teacher, project
 from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.training.languages import check_pairs, distill_languages, join_languages, merge_words
+from pellucid.static.training.languages import check_translations, distill_languages, join_languages, merge_words
 from pellucid.static.training.segmentation import word_finder
 from pellucid.static.training.tuning import PairBags, RefinementSettings, TuningSettings, _neighbourhoods, refine
 from pellucid.text.words import Vocabulary, split_words
@@ -386,7 +386,9 @@ def test_each_step_brings_translations_together(polyglot, world, tmp_path):
 
 
 def test_languages_that_meet_in_a_third_one(polyglot, world, tmp_path):
-    check_pairs(dict.fromkeys(("en", "de", "fr", "it")), dict.fromkeys([("fr", "it"), ("en", "de"), ("it", "de")], "p"))
+    check_translations(
+        dict.fromkeys(("en", "de", "fr", "it")), dict.fromkeys([("fr", "it"), ("en", "de"), ("it", "de")], "p")
+    )
     model = make(polyglot, world, tmp_path / "work", CODES, (replace(JOIN[0], drop=4), JOIN[1]))
     assert len(model.vocabulary) == 3 * (THINGS + PARTICLES) and share_found(model, ("en", "fr")) > 0.9
     assert share_found(model, ("de", "fr")) > 0.8  # no German text was paired with French
@@ -439,7 +441,7 @@ def made_of(world, folder, name, text, teacher="no such teacher"):
 
 
 test_languages_and_texts_that_make_no_model_are_refused = refused(
-    *((lambda codes=codes, pairs=pairs: check_pairs(
+    *((lambda codes=codes, pairs=pairs: check_translations(
         dict.fromkeys(codes.split()), dict.fromkeys(pairs, "pairs.tsv")), message)
       for codes, pairs, message in [
           ("en", [], "needs at least two, got en"),

@@ -18,9 +18,9 @@ from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Query
 from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
 from pellucid.dense.onnx import OnnxEncoder
-from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
+from pellucid.dense.reasons import EncoderQuery, EncoderReasons, nameable
 from pellucid.dense.sentences import SentenceReasons
-from pellucid.dense.tokenized import TokenizedText, read_texts
+from pellucid.dense.tokenized import TokenizedText, tokenize_texts
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import (
     Fit,
@@ -70,7 +70,7 @@ class EncoderEmbedder(Embedder):
     _reads_with: ClassVar[str] = "model"
     truncates: ClassVar[bool] = True
 
-    def __init__(self, model: Any, reasons: Reasons | str | Path | None = None, *, fit: bool = False) -> None:
+    def __init__(self, model: Any, reasons: EncoderReasons | str | Path | None = None, *, fit: bool = False) -> None:
         """Take an encoder; it is first asked for vectors when there are texts.
 
         Args:
@@ -96,10 +96,10 @@ class EncoderEmbedder(Embedder):
         self._fit = fit
         self._shared: dict[str, Floats] = {}  # what models of the same encoder with other reasons need, too
         self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
-        self._reasons: Reasons | str | None = WordReasons.kind if isinstance(reasons, Path) else reasons
+        self._reasons: EncoderReasons | str | None = WordReasons.kind if isinstance(reasons, Path) else reasons
 
     @property
-    def reasons(self) -> Reasons | None:
+    def reasons(self) -> EncoderReasons | None:
         """How scores are taken apart; found or fitted when it is first asked for. None where the vector is one row.
 
         Raises:
@@ -113,7 +113,7 @@ class EncoderEmbedder(Embedder):
         return self._reasons
 
     @property
-    def reasons_at_hand(self) -> Reasons | None:
+    def reasons_at_hand(self) -> EncoderReasons | None:
         """`reasons`, but None for a function that is not fitted: a search over it works all the same."""
         return None if self._needs_fit else self.reasons
 
@@ -133,7 +133,7 @@ class EncoderEmbedder(Embedder):
                 "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
             )
 
-    def _build_reasons(self, kind: str) -> Reasons:
+    def _build_reasons(self, kind: str) -> EncoderReasons:
         if kind != WordReasons.kind:
             make = MeasuredReasons if kind == MeasuredReasons.kind else SentenceReasons
             return make(EncoderEmbedder(self.model), self._mean_vector())
@@ -156,7 +156,7 @@ class EncoderEmbedder(Embedder):
             self._shared["mean"] = rows.mean(axis=0, dtype=np.float64) if words is None else words.common
         return self._shared["mean"]
 
-    def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
+    def with_reasons(self, reasons: EncoderReasons | str | Path | None) -> EncoderEmbedder:
         """Return a model of the same encoder whose scores are taken apart differently; its vectors are the same.
 
         Args:
@@ -323,7 +323,7 @@ class EncoderEmbedder(Embedder):
         """Return texts as the encoder's tokenizer reads them; a function is taken to read all."""
         if self.is_function:
             return [TokenizedText(text, len(text)) for text in texts]
-        return read_texts(self.model, texts, role)
+        return tokenize_texts(self.model, texts, role)
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """A SentenceTransformer reads the words that it has tokens for, before its maximum length; a function all.

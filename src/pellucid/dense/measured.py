@@ -17,7 +17,7 @@ from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Terms
 from pellucid.core.removal import EMPTY_PART, MAX_VARIANTS, Variants, root_mean_square, standard_errors
-from pellucid.dense.reasons import Parts, Reasons
+from pellucid.dense.reasons import EncoderReasons, Parts
 from pellucid.dense.tokenized import TokenizedText, text_units
 from pellucid.dense.vectors import check_vector_of_text, unit_vectors
 from pellucid.explain.rows import WORD, Measurement, Row
@@ -33,7 +33,7 @@ def words_to_leave_out(read: TokenizedText) -> list[Span]:
     return [span for span in text_units(read.text[: read.end]) if span not in unread]
 
 
-class MeasuredReasons(Reasons):
+class MeasuredReasons(EncoderReasons):
     """Shapley values of the words of a text, or of phrases of a long one, as vectors in the space of the encoder.
 
     Attributes:

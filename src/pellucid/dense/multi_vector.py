@@ -22,7 +22,7 @@ from pellucid.text.unicode import canonicalize_with_offsets
 from pellucid.text.words import Span, split_words
 
 
-class Token(NamedTuple):
+class VectorToken(NamedTuple):
     """The word of a vector, and where it stands; for a token of no word, such as [CLS], its own name."""
 
     name: str
@@ -114,7 +114,7 @@ class MultiVectorEmbedder(EncoderEmbedder):
         """Return what the product of a query's token counts in the similarity."""
         return 1 / max(len(query), 1) if self.similarity_fn_name == "meanmaxsim" else 1.0
 
-    def tokens(self, text: str, role: Role, n_vectors: int) -> list[Token]:
+    def tokens(self, text: str, role: Role, n_vectors: int) -> list[VectorToken]:
         """Return the word of each vector of a text, without a pass; only numbers where the model pools tokens."""
         form, prompt = canonicalize_with_offsets(text), prompt_of(self.model, role)
         with lock_of(self.model):
@@ -131,14 +131,14 @@ class MultiVectorEmbedder(EncoderEmbedder):
                 in_word = [(word.start, word.end) for word in words if word.start < span[1] and word.end > span[0]]
                 spans[number] = in_word[0] if in_word else span
         tokens = [
-            Token(text[slice(*spans[number])], (spans[number],)) if number in spans else Token(str(name))
+            VectorToken(text[slice(*spans[number])], (spans[number],)) if number in spans else VectorToken(str(name))
             for number, name in enumerate(self.tokenizer.convert_ids_to_tokens(ids))
         ]
         scored = [token for token, counts in zip(tokens, features["attention_mask"][0].tolist()) if counts]
-        return scored if len(scored) == n_vectors else [Token(f"vector {n}") for n in range(n_vectors)]
+        return scored if len(scored) == n_vectors else [VectorToken(f"vector {n}") for n in range(n_vectors)]
 
 
-def _row(tokens: Sequence[Token], matched: Sequence[Token]) -> Row:
+def _row(tokens: Sequence[VectorToken], matched: Sequence[VectorToken]) -> Row:
     """Return the row of the tokens of a word of the query, or of those of no word, the best match first."""
     spans = [tuple(dict.fromkeys(span for token in side for span in token.spans)) for side in (tokens, matched)]
     if not tokens[0].spans:

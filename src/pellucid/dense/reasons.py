@@ -41,7 +41,7 @@ class Parts(NamedTuple):
     n_texts: int = 0  # read to measure them
 
 
-class Reasons(ABC):
+class EncoderReasons(ABC):
     """A way to take the vectors of one encoder apart.
 
     Attributes:
@@ -80,7 +80,7 @@ class Reasons(ABC):
         return None
 
 
-def nameable(text: TokenizedText, reasons: Reasons | None) -> tuple[Coverage, tuple[Span, ...]]:
+def nameable(text: TokenizedText, reasons: EncoderReasons | None) -> tuple[Coverage, tuple[Span, ...]]:
     """Return how much of a text the encoder reads and its reasons can name, and the spans of other words."""
     coverage, spans = text.coverage
     unnamed = set(() if reasons is None else reasons.words_without_part(text.visible)) - set(spans)

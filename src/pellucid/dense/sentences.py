@@ -20,7 +20,7 @@ from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Terms
 from pellucid.core.removal import distinct_rows
-from pellucid.dense.reasons import Parts, Reasons
+from pellucid.dense.reasons import EncoderReasons, Parts
 from pellucid.dense.vectors import unit_vectors
 from pellucid.explain.rows import SENTENCE, Row
 from pellucid.text.sentences import sentence_spans
@@ -31,7 +31,7 @@ MedQuAD answers and SciFact abstracts of `benchmarks/passages.py` (tag `experime
 order."""
 
 
-class SentenceReasons(Reasons):
+class SentenceReasons(EncoderReasons):
     """The sentences of texts, each encoded alone.
 
     Attributes:

@@ -76,7 +76,7 @@ def prompt_of(model: Any, role: Role) -> str:
     return model.prompts.get(next(names, model.default_prompt_name)) or ""
 
 
-def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedText]:
+def tokenize_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedText]:
     """Return texts as a SentenceTransformer or an `OnnxEncoder` reads them; in full without a fast tokenizer."""
     tokenizer: Any = getattr(model, "tokenizer", None)
     longest = getattr(model, "max_seq_length", None)

@@ -41,7 +41,7 @@ from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import PROBES, check_same, fingerprint, same_model, same_vectors
 from pellucid.core.query import Floats
-from pellucid.dense.reasons import Parts, Reasons
+from pellucid.dense.reasons import EncoderReasons, Parts
 from pellucid.dense.vectors import at_length_1, checked_vectors, form_directions, unit_vectors
 from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.explain.rows import WORD, Row
@@ -112,7 +112,7 @@ class Fit:
     full_fit: float = 0.6
 
 
-class WordReasons(Reasons):
+class WordReasons(EncoderReasons):
     """Words of a static model, mapped into the space of one encoder.
 
     Attributes:

@@ -59,7 +59,7 @@ _JOINED = " + "  # what `Embedder.merge` puts between names
 
 
 @dataclass(frozen=True)
-class Part:
+class EnsemblePart:
     """One model of an ensemble.
 
     Attributes:
@@ -142,7 +142,9 @@ class EnsembleQuery(Query):
         return Terms(np.concatenate([np.zeros(0), *contributions]), row, score=score, exact=exact)
 
 
-def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
+def make_parts(
+    models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None
+) -> tuple[EnsemblePart, ...]:
     """Return models as parts; see `EnsembleEmbedder`."""
     if isinstance(models, Mapping):
         named = {name: load(model) for name, model in models.items()}
@@ -159,7 +161,7 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
     for name in named:
         if not isinstance(name, str) or not name.strip() or BETWEEN in name or "\n" in name:
             raise InputError(f"a part is called {shown(name)}; a name is one line of text without {BETWEEN!r} in it")
-    parts = tuple(map(Part, named, named.values(), normalized_weights(weights, len(named))))
+    parts = tuple(map(EnsemblePart, named, named.values(), normalized_weights(weights, len(named))))
     for part in parts:
         if part.model.similarity_fn_name != "cosine" and not isinstance(part.model, EnsembleEmbedder):
             raise InputError(
@@ -202,7 +204,7 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     return list(records)
 
 
-def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> Part:
+def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> EnsemblePart:
     """Open a part, or take `model` for it, and check that it is the one that was saved."""
     name, kind = record["name"], record["opened"]
     what = f"{folder}: the part {name!r:.80}"
@@ -256,7 +258,7 @@ class EnsembleEmbedder(Embedder):
         self.parts = make_parts(models, weights)
 
     @classmethod
-    def from_parts(cls, parts: Iterable[Part]) -> Self:
+    def from_parts(cls, parts: Iterable[EnsemblePart]) -> Self:
         """Return the ensemble of parts that are named and checked; their weights are scaled to the sum 1.
 
         Raises:
@@ -424,7 +426,7 @@ class EnsembleEmbedder(Embedder):
         return self.from_parts(edited_parts)
 
 
-def _edited_part(part: Part, mixing: Mixing, dimensions: list[Dimension]) -> Part:
+def _edited_part(part: EnsemblePart, mixing: Mixing, dimensions: list[Dimension]) -> EnsemblePart:
     items = []
     for dimension in dimensions:
         pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge

@@ -38,7 +38,7 @@ class ExplainedPair(Protocol):
         """Return how many of 100 unrelated pairs of texts of such lengths score less; None where that is not known."""
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """A place in which two texts differ.
 
     Attributes:
@@ -64,7 +64,7 @@ class Checks(NamedTuple):
 
     without: Mapping[SpanPair, float]
     without_two: float | None
-    change: Change | None
+    change: TextChange | None
     percentile: float | None = None
 
 
@@ -72,7 +72,7 @@ def check(
     pair: ExplainedPair,
     texts: tuple[str, str],
     lines: Mapping[SpanPair, SpanPair],
-    changes: Sequence[Change],
+    changes: Sequence[TextChange],
     empty: float,
 ) -> Checks:
     """Return the scores of two texts without the words of lines, and with the words of text 1 in text 2.
@@ -101,7 +101,7 @@ def check(
     )
 
 
-def find_changes(texts: tuple[str, str]) -> list[Change]:
+def find_changes(texts: tuple[str, str]) -> list[TextChange]:
     """Return the places in which two texts differ in words that only one of them says, small words aside.
 
     None of long texts, and of texts in which most words differ: there no word stands in the place of another.
@@ -111,7 +111,7 @@ def find_changes(texts: tuple[str, str]) -> list[Change]:
     words = [read_words(text, [(word.start, word.end) for word in split_words(text)])[0] for text in texts]
     written = [[of_text.words[number] for number in of_text.numbers] for of_text in words]
     small, _, negation = function_words(written[0] + written[1])
-    matcher, changes = SequenceMatcher(None, written[0], written[1], autojunk=False), list[Change]()
+    matcher, changes = SequenceMatcher(None, written[0], written[1], autojunk=False), list[TextChange]()
     for _, start1, end1, start2, end2 in matcher.get_opcodes() if matcher.ratio() >= MIN_SAME_WORDS else ():
         block1, block2 = words[0].spans[start1:end1], words[1].spans[start2:end2]
         of_one_text = [
@@ -136,7 +136,7 @@ def find_changes(texts: tuple[str, str]) -> list[Change]:
         end = block2[-1][1] if block2 else start
         exchanged = f"{texts[1][:start]} {piece} {texts[1][end:]}" if piece else without(texts[1], [(start, end)])
         if any(content_spans):
-            changes.append(Change((named[0], named[1]), exchanged))
+            changes.append(TextChange((named[0], named[1]), exchanged))
     return changes
 
 

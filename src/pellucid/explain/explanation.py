@@ -58,7 +58,7 @@ from pellucid.explain.views.parts import (
     marked,
     visible,
 )
-from pellucid.explain.views.report import Shown, frame, json_text, plain_value
+from pellucid.explain.views.report import Shown, frame, json_text, json_value
 from pellucid.process import cached_property
 from pellucid.text.unicode import canonicalize, well_formed
 from pellucid.text.words import Coverage, Span
@@ -447,10 +447,10 @@ class Explanation(Shown):
         return {
             "version": SCHEMA_VERSION,
             "summary": self.summary(),
-            **plain_value(self),
+            **json_value(self),
             "remainder": self.remainder,
             "percentile": self.percentile,
-            "groups": plain_value(self.lines),
+            "groups": json_value(self.lines),
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:

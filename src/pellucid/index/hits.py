@@ -32,7 +32,7 @@ from pellucid.explain.views.parts import (
     numbers,
     signed,
 )
-from pellucid.explain.views.report import VERSION, Report, frame, plain_value
+from pellucid.explain.views.report import VERSION, Report, frame, json_value
 from pellucid.index.documents import Document
 from pellucid.index.plan import QueryPlan, Suggestion
 from pellucid.index.query import Weights
@@ -251,12 +251,12 @@ class Hit:
             "snippet": self.snippet,
             "groups": [self._plain_group(group) for group in self._explanation.lines],
             "reasons": self._rows(),
-            "marks": plain_value(self.marks),
+            "marks": json_value(self.marks),
         }
 
     def _plain_group(self, group: Group) -> dict[str, Any]:
         names = ("name", "contribution", "share", "kind", "query_spans", "title_spans", "text_spans")
-        plain = dict(zip(names, plain_value((*group[:4], group.spans1, *self._by_field(group.spans2)))))
+        plain = dict(zip(names, json_value((*group[:4], group.spans1, *self._by_field(group.spans2)))))
         return plain if group.without is None else plain | {"without": group.without}
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -371,7 +371,7 @@ class Hits(Report, Sequence[Hit]):
             "exact": self.exact,
             "models": dict(self.models),
             "unknown": list(self.unknown),
-            "suggestions": plain_value(self.suggestions),
+            "suggestions": json_value(self.suggestions),
             "ignored": list(self.ignored),
             "has_known_words": self.has_known_words,
             **{name: count for name, count in (("reranked", self.reranked), ("offset", self.offset)) if count},

@@ -14,7 +14,7 @@ import numpy as np
 from pellucid.errors import InputError, check_integer, shown, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
-from pellucid.index.metadata import Where, column_kind, columns_of, kind_of, parse_where, timestamp
+from pellucid.index.metadata import Where, column_kind, columns_in, kind_of, parse_where, timestamp
 from pellucid.index.segments import Segment
 from pellucid.progress import check_cancelled
 from pellucid.text.unicode import canonicalize
@@ -61,7 +61,7 @@ def count_documents(commit: Commit, where: Any) -> int:
 
 def count_values(commit: Commit, where: Any, field: str) -> list[tuple[Any, int]]:
     """Return the values of a field with the number of documents that have each, the most frequent first."""
-    columns = columns_of(*commit.state.fields[check_field(commit, field)])
+    columns = columns_in(*commit.state.fields[check_field(commit, field)])
     counts: Counter[tuple[str, Any]] = Counter()  # by kind too: 1 and True are two values
     for segment, rows in _matches(commit, parse_where(where, commit.state.fields)):
         is_match = np.zeros(len(segment.numbers), np.bool_)
@@ -115,7 +115,7 @@ def _sort_values(segment: Segment, field: str, number: int, kinds: str) -> tuple
     """Return by document the kind of a field's first value as its rank in _KIND_ORDER, and what it is sorted by."""
     ranks = np.full(len(segment.numbers), len(_KIND_ORDER), np.int8)
     values, n_kinds = np.zeros(len(ranks), object), np.zeros(len(ranks), np.int8)
-    for column in columns_of(number, kinds):
+    for column in columns_in(number, kinds):
         rows, column_values = segment.column(column)
         rows, first = np.unique(rows, return_index=True)  # of a list the first value counts
         keys, kind = column_values[first], column_kind(column)

@@ -103,7 +103,7 @@ def column_kind(column: int) -> str:
     return COLUMN_KINDS[column % COLUMNS_PER_FIELD]
 
 
-def columns_of(number: int, kinds: str) -> list[int]:
+def columns_in(number: int, kinds: str) -> list[int]:
     """Return the columns of a field that has held values of these kinds."""
     return list(dict.fromkeys(column_of(number, kind) for kind in kinds))
 
@@ -227,7 +227,7 @@ def _field_tests(field: _Field, requested: Any) -> Iterator[Test]:
         if operator == "exists":
             if not isinstance(value, bool):
                 raise InputError(f"exists of {field} is {shown(value)}; give True or False")
-            columns = columns_of(field.number, field.kinds)
+            columns = columns_in(field.number, field.kinds)
             yield Test(tuple(Condition(column, "exists") for column in columns), negated=not value)
         elif operator in _RANGES:
             yield Test((_range(field, operator, _interpretations(value, field.kinds, ranged=True)[0]),))
@@ -273,7 +273,7 @@ def _equals(field: _Field, operator: str, items: list[Any]) -> Test:
     if len(columns) > 1 and not any(isinstance(item, AsHeld) for item in items):
         raise InputError(f"in of {field} mixes kinds: {shown(checked)}; give a list of conditions instead")
     if checked and (
-        not columns & set(columns_of(field.number, field.kinds))
+        not columns & set(columns_in(field.number, field.kinds))
         or (field.kinds == "d" and all(kind_of(item) == "s" for item in checked))
     ):
         raise field.refused(operator, checked[0])

@@ -38,7 +38,7 @@ from pellucid.native.scan import Bm25Terms
 from pellucid.persistence.folder import bundled_models, resolve_name
 from pellucid.process import cached_property
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.words import WordPairs, as_spans
+from pellucid.static.words import WordPairQuery, as_spans
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Span, is_recognizable_prefix, spans_by, split_words
 
@@ -457,7 +457,7 @@ class StaticPart(ModelPart):
         unknown = {span for _, status, span in query_words if not status & IN_VOCABULARY}
         if _has_known_word(statuses):
             spans_by_row = spans_by((row, span) for row, _, span in query_words if row >= 0)
-            pairs = WordPairs(self.encoder, question.text, spans_by_row, spelled, weight, question.word_weights)
+            pairs = WordPairQuery(self.encoder, question.text, spans_by_row, spelled, weight, question.word_weights)
             if pairs.vector.any():
                 return ParsedQuery(
                     StaticQuery(self, pairs, pairs.vector, weight, directions), unknown, directions=directions

@@ -93,7 +93,7 @@ _GLUE = frozenset(
 )
 
 
-class Part(NamedTuple):
+class ChunkTerm(NamedTuple):
     """A term of a chunk, and where in it."""
 
     term: str  # "" for a stop word
@@ -109,7 +109,7 @@ class Part(NamedTuple):
         return self.end - self.start == 1
 
 
-TokenTerms = str | tuple[tuple[str, ...], tuple[Part, ...]]
+TokenTerms = str | tuple[tuple[str, ...], tuple[ChunkTerm, ...]]
 """The term of a token, "" for none; else its terms, and the parts that the text around decides on."""
 # Only strings and plain tuples of strings: the garbage collector passes over them, however many are remembered.
 
@@ -260,7 +260,7 @@ class Analyser:
         return query_terms
 
     def _add_acronym(
-        self, query_terms: QueryTerms, part: Part, span: Span, tokens: Sequence[str], index: int, keyword: str
+        self, query_terms: QueryTerms, part: ChunkTerm, span: Span, tokens: Sequence[str], index: int, keyword: str
     ) -> None:
         """Add what a word of a query is if it is meant as an acronym, for certain or perhaps."""
         is_keyword = tokens[index] == keyword
@@ -347,7 +347,7 @@ class Analyser:
             return has_lower_case and index > 0 and bool(self.context_flags(tokens[index - 1]) & BEFORE_LETTER)
         return has_lower_case or n_in_capitals == 1
 
-    def _parts_of_token(self, token: str) -> tuple[Part, ...]:
+    def _parts_of_token(self, token: str) -> tuple[ChunkTerm, ...]:
         """Return the terms of what stands between blanks, in word form."""
         core = _core(token)
         if not core or core == token:
@@ -355,16 +355,16 @@ class Analyser:
         at = token.index(core)  # "(cells)," has the terms of "cells" in another place
         return tuple(part._replace(start=part.start + at, end=part.end + at) for part in self._parts(core))
 
-    def _read(self, core: str) -> list[Part]:
+    def _read(self, core: str) -> list[ChunkTerm]:
         """Return the terms of a token without punctuation around it."""
         if core.isalnum() and (core.isascii() or not PAIRED_RUN.search(core)):
             return self._words(Unit(core, 0, len(core), "", "", False), is_alone=True)
-        parts: list[Part] = []
+        parts: list[ChunkTerm] = []
         for chunk in chunk_patterns(core.isascii())[0].finditer(core):
             parts += self._parts_of_chunk(chunk[0], chunk.start())
         return parts
 
-    def _parts_of_chunk(self, chunk: str, at: int) -> Iterable[Part]:
+    def _parts_of_chunk(self, chunk: str, at: int) -> Iterable[ChunkTerm]:
         if PAIRED_RUN.match(chunk):
             return _parts_of_run(chunk, at)
         if chunk.isalnum():
@@ -373,21 +373,21 @@ class Analyser:
         words = [part for unit in units if unit.word for part in self._words(unit, is_alone=len(units) == 1)]
         names = [*signed_names(units), *self._joined(units, joiners)]
         share = (NAME_WEIGHT if any(part.term for part in words) else 1.0) / max(len(names), 1)
-        return words + [Part(name, start, end, weight=share) for name, (start, end) in names]
+        return words + [ChunkTerm(name, start, end, weight=share) for name, (start, end) in names]
 
-    def _words(self, unit: Unit, *, is_alone: bool) -> list[Part]:
+    def _words(self, unit: Unit, *, is_alone: bool) -> list[ChunkTerm]:
         """Return the term of a word, and its acronym where the chunk alone tells it."""
         word, lowered = unit.word, fold_case(unit.word)
         is_letter = len(word) == 1 and word.isalpha()
         if is_letter and unit.sign:  # C++ is not C
             return []
         term = self._term(lowered)
-        part = Part(term, unit.start, unit.end)
+        part = ChunkTerm(term, unit.start, unit.end)
         is_confusable = lowered in self.function_words or term != lowered
         if not (is_confusable and word.isalpha() and len(word) <= MAX_ACRONYM_LETTERS):
             return [part]
         if unit.is_initials or (is_letter and word.isupper() and not is_alone):  # U.S., A/B
-            acronym = Part(word.upper(), unit.start, unit.end)
+            acronym = ChunkTerm(word.upper(), unit.start, unit.end)
             return [part, acronym] if term else [acronym]
         return [part._replace(acronym=word.upper(), in_capitals=word.isupper())]
 
@@ -449,7 +449,7 @@ def _neighbours(form: NormalizedText, position: int) -> tuple[list[str], int]:
         size *= 4
 
 
-def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> TokenTerms:
+def _one_or_several(terms: Iterable[str | None], capitals: Iterable[ChunkTerm] = ()) -> TokenTerms:
     """Return the terms of a token, as a string where they are one or none for certain."""
     distinct_terms, decided = tuple(term for term in terms if term), tuple(capitals)
     return (distinct_terms, decided) if decided or len(distinct_terms) > 1 else "".join(distinct_terms)
@@ -468,14 +468,14 @@ def _core(token: str) -> str:
     return core
 
 
-def _parts_of_run(run: str, at: int) -> Iterator[Part]:
+def _parts_of_run(run: str, at: int) -> Iterator[ChunkTerm]:
     """Yield the overlapping pairs of characters, each with its marks, and the characters, searched where one is all."""
     ends = [0, *cluster_ends(run)]
     weight = float(len(ends) == 2)
     for start, end in pairwise(ends):
-        yield Part(run[start:end], at + start, at + end, weight=weight)
+        yield ChunkTerm(run[start:end], at + start, at + end, weight=weight)
     for start, end in zip(ends, ends[2:]):
-        yield Part(run[start:end], at + start, at + end)
+        yield ChunkTerm(run[start:end], at + start, at + end)
 
 
 def _stemmer(language: str) -> Any:

@@ -382,7 +382,7 @@ def table_numbers(vectors: Any, scales: npt.NDArray[np.float32] | None) -> tuple
     return start, 0 if scales is None else checked("scales", scales, np.float32, (words,)), kind
 
 
-class Table:
+class VectorTable:
     """The functions of pooling.c for a static model's table; for any number of threads."""
 
     def __init__(self, vectors: Any, scales: npt.NDArray[np.float32] | None) -> None:

@@ -16,7 +16,7 @@ import orjson
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.explain.views.parts import Note
-from pellucid.explain.views.report import plain_value
+from pellucid.explain.views.report import json_value
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.text.unicode import normalize, unspaced_run
@@ -35,7 +35,7 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
     """Return `Explanation.to_dict` with at most 10,000 rows, fewer if they are large, and the views' `notes`."""
     n_rows, n_bytes = len(explanation.rows), 0
     readable = {
-        "summary": explanation.summary(), "percentile": explanation.percentile, "groups": plain_value(explanation.lines)
+        "summary": explanation.summary(), "percentile": explanation.percentile, "groups": json_value(explanation.lines)
     }  # fmt: skip
     rows, fragments = list[Row](), list[orjson.Fragment]()
     for index in range(min(n_rows, MAX_ROWS)):  # one by one: rows are made when they are read
@@ -69,7 +69,7 @@ def subtract(first: Explanation, *compared: Explanation) -> Explanation:
     return first - compared[0] if compared else first
 
 
-def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
+def check_explained_pairs(query: str, hits: Collection[Hit], models: int) -> None:
     """Check that the reasons of hits fit the memory: a static model has a value for each pair of words."""
     texts = [f"{hit.title} {hit.text}" for hit in hits]
     if models * len(query) * sum(map(len, texts)) <= _MAX_WORD_PAIRS:
@@ -94,7 +94,7 @@ def _max_words(text: str) -> int:
 
 def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
     """Return `Hits.to_dict`, with the largest `rows` rows of each hit."""
-    check_pairs(hits.query, hits, models)
+    check_explained_pairs(hits.query, hits, models)
     plain = (hit.to_dict() | ({"rows": _plain_rows(hit, rows)} if rows else {}) for hit in hits)
     return replace(hits, hits=()).to_dict() | {"hits": written(plain, "ask for fewer hits or rows")}
 

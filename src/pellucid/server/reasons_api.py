@@ -16,7 +16,7 @@ from pellucid.core.arrays import check_explained
 from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION, CorpusError
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.views.report import plain_value
+from pellucid.explain.views.report import json_value
 from pellucid.index.query import OPTIONS, SearchQuery, Synonyms, served_reranker
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
@@ -34,7 +34,7 @@ from pellucid.server.bodies import (
     answer,
     described,
 )
-from pellucid.server.bounds import check_pairs, explained, limit_hits, subtract, written
+from pellucid.server.bounds import check_explained_pairs, explained, limit_hits, subtract, written
 from pellucid.server.service import Service
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def model_routes(service: Service) -> APIRouter:
         """Find the sentences of passages that support each sentence of an answer: docs/schema.json describes them."""
         check_explained(body.answer)
         result = cite(**body.model_dump() | {"model": service.models[service.model_name(body.model)]})
-        citations = written(map(plain_value, result), "give a shorter answer, or a smaller top_k")
+        citations = written(map(json_value, result), "give a shorter answer, or a smaller top_k")
         return replace(result, citations=()).to_dict() | {"citations": citations}
 
     @router.get("/dimensions", response_model=dict[str, Any])
@@ -277,7 +277,7 @@ def index_routes(service: Service) -> APIRouter:
             if id not in index:
                 raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
             hit = index.score(body.query, id, **weights)
-            check_pairs(body.query, [hit], _n_models(index))
+            check_explained_pairs(body.query, [hit], _n_models(index))
             explanations.append(hit.measured() if body.measure else hit.explain())
         explanation = subtract(*explanations)
         return explained(explanation.check() if body.check else explanation)
@@ -300,7 +300,7 @@ def index_routes(service: Service) -> APIRouter:
         check_explained(body.query)
         index, rerank = service.searched(body.index), served_reranker(service.reranker, is_wanted=body.rerank)
         if body.id in index:
-            check_pairs(body.query, [index.score(body.query, body.id)], _n_models(index))
+            check_explained_pairs(body.query, [index.score(body.query, body.id)], _n_models(index))
         request = with_settings(replace(body, rerank=rerank), index.folder)
         return why_not(index.snapshot(), request, body.id).to_dict()
 

@@ -26,7 +26,7 @@ from pellucid.native.kernels import (
     UNCLASSIFIED,
     UNSPACED,
     Pieces,
-    Table,
+    VectorTable,
     WordIndex,
     WordReader,
     count_characters,
@@ -117,7 +117,7 @@ class BulkEncoder(BulkRows):
             raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
         *table, self._sound = kernel_table(vectors, scales)
-        self.table, self.speller = Table(*table), speller
+        self.table, self.speller = VectorTable(*table), speller
         self._no_vectors = np.empty((0, self.table.dimension), np.float32)
 
     def encode(self, texts: list[str], *, show_progress_bar: bool = False) -> Vectors:

@@ -38,7 +38,7 @@ from pellucid.static.bulk import BulkEncoder
 from pellucid.static.folder import (
     SPELLING,
     STOCK_CONFIG,
-    is_stock,
+    is_stock_vocabulary,
     read_spelling,
     read_static,
     read_text_vectors,
@@ -222,7 +222,7 @@ class StaticEmbedder(Embedder):
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         stored = dtype or self.dtype
-        config = {**STOCK_CONFIG, "embedding_dtype": stored} if is_stock(self.vocabulary, stored) else {}
+        config = {**STOCK_CONFIG, "embedding_dtype": stored} if is_stock_vocabulary(self.vocabulary, stored) else {}
         self._save(path, config=config, dtype=dtype, extra_words=extra_words)
 
     def _write(self, folder: Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> dict[str, Any]:

@@ -61,7 +61,7 @@ _MODULES = [
 ]
 
 
-def is_stock(vocabulary: Vocabulary, dtype: str) -> bool:
+def is_stock_vocabulary(vocabulary: Vocabulary, dtype: str) -> bool:
     """Whether other libraries can open a model of this vocabulary, saved as `dtype`."""
     return dtype != "int4" and not vocabulary.cuts_scripts
 
@@ -92,7 +92,7 @@ def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str]) -
     elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
         tensors["weights"] = np.ones(len(mapping), np.float32)
     write_tensors(folder / _TENSORS, tensors)
-    if is_stock(table.vocabulary, table.dtype):
+    if is_stock_vocabulary(table.vocabulary, table.dtype):
         tokenizer = Tokenizer(WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=tokens[words]))
         tokenizer.pre_tokenizer = BertPreTokenizer()
         tokenizer.normalizer = normalizers.Sequence([NFC(), *[Lowercase()] * (not table.vocabulary.cased)])

@@ -233,7 +233,7 @@ class Groups(NamedTuple):
         return cls(*group_words(words.values, words.ends, limit))
 
 
-class WordPairs:
+class WordPairQuery:
     """A query as a static model reads it for a search, whose words may count more or less."""
 
     def __init__(

@@ -208,7 +208,7 @@ def _read(stream: BinaryIO) -> bytes:
     return stream.read1(_CHUNK_BYTES)  # type: ignore[attr-defined,no-any-return]
 
 
-def parse_json(text: str, prefix: str = "", max_values: int = _MAX_LINE_VALUES) -> Any:
+def parse_json_row(text: str, prefix: str = "", max_values: int = _MAX_LINE_VALUES) -> Any:
     """Return what a JSON text holds.
 
     Raises:

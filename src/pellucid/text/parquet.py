@@ -18,7 +18,7 @@ _BATCH_BYTES = 1 << 25  # of them in the file, unpacked, on average
 _MIN_BOMB_BYTES, _MAX_RATIO = 1 << 26, 100  # a larger column of a row group unpacks to at most so many times its bytes
 
 
-class Table:
+class ParquetTable:
     """A Parquet file."""
 
     def __init__(self, path: Path) -> None:

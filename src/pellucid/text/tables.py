@@ -27,7 +27,7 @@ from pellucid.text.lines import (
     check_encoding,
     check_file,
     is_stream,
-    parse_json,
+    parse_json_row,
     read_lines,
 )
 
@@ -295,7 +295,7 @@ class CorpusFile:
                 self._refuse_table(line)
             is_blank = not line or line.isspace()
             if not (is_blank and skip_blank):
-                value = line if is_text else None if is_blank else parse_json(line, f"{self.path}, line {number}: ")
+                value = line if is_text else None if is_blank else parse_json_row(line, f"{self.path}, line {number}: ")
                 yield FileRow(number, value if is_text else self._renamed(value))
 
     def _refuse_table(self, line: str) -> None:
@@ -323,11 +323,11 @@ class CorpusFile:
         if not text.strip():
             return []
         try:
-            value = parse_json(text, f"{self.path}: ", _MAX_JSON_VALUES)
+            value = parse_json_row(text, f"{self.path}: ", _MAX_JSON_VALUES)
         except CorpusError:
             if text.lstrip()[:1] == "[" or len(lines) == 1:
                 raise
-            return (parse_json(line, f"{self.path}, line {n}: ") for n, line in enumerate(lines, 1) if line.strip())
+            return (parse_json_row(line, f"{self.path}, line {n}: ") for n, line in enumerate(lines, 1) if line.strip())
         return value if isinstance(value, list) else [value]
 
     def _renamed(self, value: Any) -> Any:
@@ -350,9 +350,9 @@ class CorpusFile:
     def _table(self, is_quiet: bool) -> Any:
         """Return the opened table, whose columns have `names`."""
         if self.kind == ".parquet":
-            from pellucid.text.parquet import Table
+            from pellucid.text.parquet import ParquetTable
 
-            return Table(self.source)
+            return ParquetTable(self.source)
         if self.kind == ".xlsx":
             from pellucid.text.spreadsheet import Sheet
 

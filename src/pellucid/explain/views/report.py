@@ -84,7 +84,7 @@ class Report(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them by class."""
-        content: dict[str, Any] = plain_value(self)
+        content: dict[str, Any] = json_value(self)
         return content
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -151,13 +151,13 @@ def columns_of(kind: type) -> dict[str, str]:
     return paths
 
 
-def plain_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report gets its kind."""
     if (names := data_fields(type(value))) is not None:  # type: ignore[arg-type]
         head = {"version": VERSION, "kind": value.kind} if isinstance(value, Report) else {}
-        return head | {name: plain_value(getattr(value, name)) for name in names}
+        return head | {name: json_value(getattr(value, name)) for name in names}
     if isinstance(value, (tuple, list, LazyRows)):
-        return [plain_value(item) for item in value]
+        return [json_value(item) for item in value]
     return well_formed(value) if isinstance(value, str) else value
 
 

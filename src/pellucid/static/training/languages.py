@@ -80,7 +80,7 @@ def distill_languages(
         ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir, pca = Path(work_dir), pca or PcaSettings()
-    check_pairs(corpora, parallel)
+    check_translations(corpora, parallel)
     for code in corpora:
         word_finder(code)  # checks the code and that its segmenter is installed
     for codes, file in parallel.items():
@@ -110,7 +110,7 @@ def join_languages(
     """Do steps 2 and 3: one table of `languages`, PCA of all, contrastive tuning on `parallel` text."""
     # `subwords` is the teacher's tokenizer, for words out of the vocabulary.
     pca, tuning = pca or PcaSettings(), tuning or TuningSettings()
-    check_pairs(languages, parallel)
+    check_translations(languages, parallel)
     words, vectors = merge_words(list(languages.values()), pca.vocabulary)
     pca.check(vectors.shape[1])
     vocabulary = Vocabulary(words, subwords)
@@ -147,7 +147,7 @@ def merge_words(languages: Sequence[Extraction], limit: int | None = None) -> tu
     return [words[row] for row in order], vectors
 
 
-def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
+def check_translations(languages: Mapping[str, object], parallel: Parallel) -> None:
     """Check that language pairs connect every language with every other."""
     if len(languages) < 2:
         raise InputError(f"a model across languages needs at least two, got {', '.join(languages) or 'none'}")
