@@ -70,9 +70,6 @@ class TableEmbedder(Embedder):
         terms = [Row(n, (n,), c, 0.0) for n, c in zip(self.dimensions.names, (first * second).tolist()) if c]
         return Explanation.from_terms(self.family, (text1, text2), float(first @ second), terms)
 
-    def save_pretrained(self, path):
-        raise NotImplementedError
-
 
 def random_table(count=60, width=6, seed=0, *, sparse=False):
     """A model of `count` texts "t0", "t1", ... with random rows of mixed signs and some zeros."""

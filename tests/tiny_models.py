@@ -104,9 +104,7 @@ def word_piece():
     letters = [mark + chr(c) for c in range(97, 123) for mark in ("", "##")]
     names = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *dict.fromkeys([*pieces, *letters])]
     names.remove("medicine")
-    tokenizer = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = piece_tokenizer(names, lowercase=True)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
@@ -117,7 +115,7 @@ def word_piece():
 
 def piece_tokenizer(pieces, *, lowercase=None, **settings):
     """Return BERT's tokenizer of some pieces, without special tokens; with its normaliser if `lowercase` is given."""
-    names = {piece: number for number, piece in enumerate(dict.fromkeys(["[UNK]", *pieces]))}
+    names = {piece: n for n, piece in enumerate(dict.fromkeys(pieces if "[UNK]" in pieces else ["[UNK]", *pieces]))}
     tokenizer = Tokenizer(models.WordPiece(names, unk_token="[UNK]", **settings))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     if lowercase is not None:
@@ -130,9 +128,7 @@ def save_word_pieces(folder, pieces):
     from transformers import BertTokenizerFast
 
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(pieces)]
-    fast = Tokenizer(models.WordPiece({name: n for n, name in enumerate(names)}, unk_token="[UNK]"))
-    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
-    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast = piece_tokenizer(names, lowercase=True)
     fast.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,24 +42,14 @@ def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch
     assert isinstance(pellucid.load(str(tmp_path / "model")), LetterEmbedder)
 
 
-@pytest.fixture
-def run(monkeypatch):
-    """Run the command line on a model of the new family."""
-
-    def run_on(model: Embedder, *arguments: object, code: int = 0) -> Result:
-        monkeypatch.setattr(cli, "open_model", lambda name: model)
-        return run_command(*arguments, code=code)
-
-    return run_on
-
-
-def test_sparse_embeddings_are_written_as_dimensions_and_values(run, tmp_path: Path):
+def test_sparse_embeddings_are_written_as_dimensions_and_values(monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(cli, "open_model", lambda name: SparseLetterEmbedder())
     texts = tmp_path / "texts.txt"
     texts.write_text("aab\n\nz\n")
-    lines = [json.loads(line) for line in run(SparseLetterEmbedder(), "encode", texts).stdout.splitlines()]
+    lines = [json.loads(line) for line in run_command("encode", texts).stdout.splitlines()]
     assert lines[0]["embedding"] == {"dimensions": [0, 1], "values": pytest.approx([2 / 5**0.5, 1 / 5**0.5])}
     assert lines[1] == {"text": "", "embedding": {"dimensions": [], "values": []}}
-    assert "sparse" in run(SparseLetterEmbedder(), "encode", texts, "-o", tmp_path / "rows.npy", code=1).stderr
+    assert "sparse" in run_command("encode", texts, "-o", tmp_path / "rows.npy", code=1).stderr
     assert list(tmp_path.iterdir()) == [texts]
 
 
@@ -429,14 +418,12 @@ def test_a_model_says_what_it_is(searching, tmp_path):
     assert searching["ensemble"].similarity_fn_name == "dot"
 
 
-def test_habits_of_sentence_transformers_work(searching, tmp_path):
+def test_habits_of_sentence_transformers_work(searching):
     for model in searching.values():
         assert model.to("cpu") is model
         with pytest.raises((InputError, RuntimeError, AssertionError)):  # the last are torch's
             model.to("cuda:7")
     static, anchors = searching["static"], searching["anchors"]
-    static.save_pretrained(tmp_path / "static")
-    assert (pellucid.load(tmp_path / "static").encode(TEXTS) == static.encode(TEXTS)).all()
     assert anchors.prompts == anchors.encoder.prompts == {"query": "the man on the beach ", "document": "a car "}
     assert anchors.tokenizer is anchors.encoder.model.tokenizer and static.prompts == {}
     assert searching["lexicon"].tokenizer is searching["lexicon"].backbone.tokenizer
@@ -445,17 +432,18 @@ def test_habits_of_sentence_transformers_work(searching, tmp_path):
         static.tokenizer  # noqa: B018
 
 
-def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_path):
+def test_roles_are_given_on_the_command_line(monkeypatch, searching, tmp_path):
     model = searching["anchors"]
+    monkeypatch.setattr(cli, "open_model", lambda name: model)
     expected = model.explain(QUERY, TEXTS[0], role1="query", role2="document").score
-    said = json.loads(run(model, "explain", QUERY, TEXTS[0], "--roles", "query,document", "--json").stdout)
+    said = json.loads(run_command("explain", QUERY, TEXTS[0], "--roles", "query,document", "--json").stdout)
     assert said["score"] == pytest.approx(expected, abs=1e-6)
-    assert json.loads(run(model, "explain", QUERY, "--roles", "query", "--json").stdout)["score"] == pytest.approx(
+    assert json.loads(run_command("explain", QUERY, "--roles", "query", "--json").stdout)["score"] == pytest.approx(
         1, abs=1e-5
     )
     (tmp_path / "texts.txt").write_text(QUERY + "\n")
     for role in ("query", "document"):
-        (line,) = run(model, "encode", str(tmp_path / "texts.txt"), "--role", role).stdout.splitlines()
+        (line,) = run_command("encode", str(tmp_path / "texts.txt"), "--role", role).stdout.splitlines()
         assert json.loads(line)["embedding"] == pytest.approx(encoded(model, QUERY, role).tolist(), abs=1e-6)
 
 

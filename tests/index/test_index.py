@@ -294,19 +294,19 @@ FRUITS = ["apples and pears", "cars and bicycles", "pears on a table"]
 ROWS = np.array([[1.0, 0, 0, 0], [0, 2, 0, 0], [3, 0, 4, 0]])
 
 
-class Counting:
-    """A function that is told which texts it was asked for: four numbers of each."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, texts):
-        self.asked += texts
-        return np.array([[t.count("a"), t.count("c"), t.count("p"), len(t)] for t in texts], np.float64)
+def counts(texts):
+    """Four numbers of each text."""
+    return np.array([[t.count("a"), t.count("c"), t.count("p"), len(t)] for t in texts], np.float64)
 
 
-def no_function(texts):
-    return Counting()(texts)
+@pytest.fixture
+def model():
+    """The same, which knows how it was called."""
+    return Mock(spec=[], side_effect=counts)
+
+
+def asked(model):
+    return {text for call in model.call_args_list for text in call.args[0]}
 
 
 def cosines(index, query, name="far"):
@@ -314,7 +314,7 @@ def cosines(index, query, name="far"):
 
 
 def expected(query, rows=ROWS):
-    asked = Counting()([query])[0]
+    asked = counts([query])[0]
     products = rows @ asked / np.linalg.norm(rows, axis=1) / np.linalg.norm(asked)
     return pytest.approx(dict(zip(IDS, products.tolist())), abs=1e-6)
 
@@ -325,19 +325,18 @@ def everything(index):
 
 @pytest.mark.parametrize("how", [np.asarray, np.float16, np.ndarray.tolist, np.int64], ids=str)
 @pytest.mark.parametrize("columns", [list, iter], ids=["lists", "iterators"])
-def test_given_vectors_are_stored_and_nothing_is_embedded_twice(tmp_path, how, columns):
-    model = Counting()
-    with Index.create(tmp_path / "index", {"far": model}) as index:
-        model.asked.clear()
-        assert index.add(columns(FRUITS), ids=columns(IDS), vectors={"far": how(ROWS)}) == 3
-        assert model.asked == []
-        assert cosines(index, "a pear") == expected("a pear")
-        hit = index.search("a pear", weights={"far": 1})[0]
-        assert hit.explain().score == hit.score and hit.id == max(
-            cosines(index, "a pear"), key=cosines(index, "a pear").get
-        )
-        assert index.verify() == []
-        assert index.info()["models"] == {"far": "given, with given vectors"}
+def test_given_vectors_are_stored_and_nothing_is_embedded_twice(index_of, model, how, columns):
+    index = index_of([], models={"far": model})
+    model.reset_mock()
+    assert index.add(columns(FRUITS), ids=columns(IDS), vectors={"far": how(ROWS)}) == 3
+    assert not asked(model)
+    assert cosines(index, "a pear") == expected("a pear")
+    hit = index.search("a pear", weights={"far": 1})[0]
+    assert hit.explain().score == hit.score and hit.id == max(
+        cosines(index, "a pear"), key=cosines(index, "a pear").get
+    )
+    assert index.verify() == []
+    assert index.info()["models"] == {"far": "given, with given vectors"}
 
 
 def test_a_row_stands_for_every_passage_of_its_document(index_of):
@@ -345,7 +344,7 @@ def test_a_row_stands_for_every_passage_of_its_document(index_of):
         ["apples and pears. " * 20, "cars. " * 30, "tables"],
         ids=IDS,
         vectors={"far": ROWS},
-        models={"far": no_function},
+        models={"far": counts},
         passage_characters=100,
     )
     assert len(index["a"].ends) > 2 and cosines(index, "a pear") == expected("a pear")
@@ -361,18 +360,18 @@ def test_a_row_stands_for_every_passage_of_its_document(index_of):
 )
 def test_any_finite_rows_become_their_cosines(tmp_path_factory, rows):
     rows = rows.astype(np.float64) * (1e300 if rows.dtype == np.float64 else 1)
-    with Index.create(tmp_path_factory.mktemp("i") / "index", {"far": no_function}) as index:
+    with Index.create(tmp_path_factory.mktemp("i") / "index", {"far": counts}) as index:
         index.add(FRUITS, ids=IDS, vectors={"far": rows})
         largest = np.abs(rows).max(axis=1, keepdims=True)
         scaled = rows / np.where(largest == 0, 1, largest)
         lengths = np.linalg.norm(scaled, axis=1)
-        asked = Counting()(["a pear"])[0]
+        asked = counts(["a pear"])[0]
         products = scaled @ asked / np.where(lengths == 0, 1, lengths) / np.linalg.norm(asked)
         assert cosines(index, "a pear") == pytest.approx(dict(zip(IDS, products)), abs=1e-6)
 
 
 def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
-    with Index.create(tmp_path / "index", {"far": no_function}) as index:
+    with Index.create(tmp_path / "index", {"far": counts}) as index:
         with pytest.raises(InputError, match="5 rows for 3 documents; these were stored"):
             index.add(iter(FRUITS), ids=iter(IDS), vectors={"far": np.vstack([ROWS, ROWS[:2]])})
         assert cosines(index, "pear") == expected("pear")
@@ -403,42 +402,40 @@ def test_a_model_may_have_its_own_way_with_queries_or_encode_only_these(index_of
     assert index.search("anything")[0].score == pytest.approx(0.8)
 
 
-def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(index_of):
-    model = Counting()
+def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(index_of, model):
     index = index_of(FRUITS, ids=IDS, vectors={"far": ROWS}, models={"far": model})
-    model.asked.clear()
+    model.reset_mock()
     index.update("a", metadata={"year": 2000})
-    assert model.asked == [] and index["a"].metadata == {"year": 2000}
+    assert not asked(model) and index["a"].metadata == {"year": 2000}
     assert cosines(index, "a pear") == expected("a pear")
     index.update("a", text="ppp")
-    assert "ppp" in model.asked
-    assert cosines(index, "a pear") == expected("a pear", np.vstack([Counting()(["ppp"]), ROWS[1:]]))
+    assert "ppp" in asked(model)
+    assert cosines(index, "a pear") == expected("a pear", np.vstack([counts(["ppp"]), ROWS[1:]]))
     index.update("a", vectors={"far": np.float32([0, 0, 0, 2])})
     assert cosines(index, "a pear") == expected("a pear", np.vstack([[0, 0, 0, 2], ROWS[1:]]))
 
 
-def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(index_of, fruit):
-    model = Counting()
+def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(index_of, model, fruit):
     index = index_of(FRUITS, ids=IDS, vectors={"far": ROWS}, models={"far": model, "fruit": fruit})
     before = everything(index)
     own = float(fruit.similarity(fruit.encode(["pear"]), fruit.encode([FRUITS[0]]))[0, 0])
     assert index.score("pear", "a", weights={"fruit": 1}).score == pytest.approx(own)  # encoded by its model
-    model.asked.clear()
+    model.reset_mock()
     index.rebuild()
-    assert everything(index) == before and not set(model.asked) & set(FRUITS)
-    index.rebuild({"far": no_function})
+    assert everything(index) == before and not asked(model) & set(FRUITS)
+    index.rebuild({"far": counts})
     assert everything(index) == before and index.info()["models"]["far"].endswith("with given vectors")
-    index.rebuild({"far": lambda texts: no_function(texts) + 1})
+    index.rebuild({"far": lambda texts: counts(texts) + 1})
     assert everything(index) != before and "given vectors" not in index.info()["models"]["far"]
     assert index.verify() == []
 
 
 def test_rows_given_while_another_model_came_are_not_stored(tmp_path):
-    with Index.create(tmp_path / "index", {"far": no_function}) as index:
-        other = Index.open(tmp_path / "index", {"far": no_function})
+    with Index.create(tmp_path / "index", {"far": counts}) as index:
+        other = Index.open(tmp_path / "index", {"far": counts})
 
         def texts():
-            other.rebuild({"far": lambda texts: no_function(texts) + 1})
+            other.rebuild({"far": lambda texts: counts(texts) + 1})
             yield from FRUITS
 
         with pytest.raises(IndexFolderError, match="rebuilt"):

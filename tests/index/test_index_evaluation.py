@@ -200,21 +200,16 @@ def test_settings_are_kept_under_a_name(tmp_path):
         made.save_settings("x", {})
 
 
-def test_a_check_that_fails_has_its_rank(tmp_path):
+def test_a_check_that_fails_has_its_rank(index_of, tmp_path):
     (table := tmp_path / "c.tsv").write_text("query\tid\twithin\nhorse\th\t\ncars\t29\t30\ncars\t29\t\nhorse\tnix\t\n")
-    with Index.create(tmp_path / "index", {}) as made:
-        made.add([*(f"text {n} about cars" for n in range(30)), "a horse"], ids=[*range(30), "h"])
-        assert made.check([("horse", "h"), ("cars", 29, 30), ("cars", "0", 1)]) == []
-        assert (
-            made.check(table) == made.check(CorpusFile(table)) == [("cars", "29", 10, 30), ("horse", "nix", 10, None)]
-        )
-        shown = run("index", "check", made.folder, table, code=1).stdout
-        assert shown == (
-            "cars: 29 is rank 30; it must be within 10\nhorse: nix is not in the index; it must be within 10\n"
-        )
-        table.write_text("query\tdoc\na\tb\n")
-        with pytest.raises(CorpusError, match="no column"):
-            made.check(table)
+    made = index_of([*(f"text {n} about cars" for n in range(30)), "a horse"], ids=[*range(30), "h"])
+    assert made.check([("horse", "h"), ("cars", 29, 30), ("cars", "0", 1)]) == []
+    assert made.check(table) == made.check(CorpusFile(table)) == [("cars", "29", 10, 30), ("horse", "nix", 10, None)]
+    shown = run("index", "check", made.folder, table, code=1).stdout
+    assert shown == "cars: 29 is rank 30; it must be within 10\nhorse: nix is not in the index; it must be within 10\n"
+    table.write_text("query\tdoc\na\tb\n")
+    with pytest.raises(CorpusError, match="no column"):
+        made.check(table)
 
 
 # --- The benchmark of search ---

@@ -223,12 +223,11 @@ def test_hits_are_the_best_by_the_sum_and_each_boost_is_a_row(dated: Any, name: 
             assert dated.score(query, hit.id, weights=weights, boosts=boosts).score == pytest.approx(hit.score)
 
 
-def test_a_boost_finds_no_document_that_shares_nothing(dated: Any) -> None:
-    with Index.create(dated.folder.parent / "words", {}) as words:
-        words.add(["apple", *["pear"] * 50], ids=map(str, range(51)), metadata=[{"a": 0}, *[{"a": 1}] * 50])
-        assert [hit.id for hit in words.search("apple", 3, boosts=[{"where": {"a": 1}, "weight": 5}])] == ["0"]
-        assert not words.search("plum", boosts=[{"where": {"a": 1}, "weight": 5}])
-        assert words.why_not("apple", "9", boosts=[{"where": {"a": 1}, "weight": 5}]).rank is None
+def test_a_boost_finds_no_document_that_shares_nothing(index_of: Any) -> None:
+    words = index_of(["apple", *["pear"] * 50], ids=range(51), metadata=[{"a": 0}, *[{"a": 1}] * 50])
+    assert [hit.id for hit in words.search("apple", 3, boosts=[{"where": {"a": 1}, "weight": 5}])] == ["0"]
+    assert not words.search("plum", boosts=[{"where": {"a": 1}, "weight": 5}])
+    assert words.why_not("apple", "9", boosts=[{"where": {"a": 1}, "weight": 5}]).rank is None
 
 
 @pytest.mark.parametrize("field", ["kind", "year", "day"])

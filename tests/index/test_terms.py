@@ -299,17 +299,16 @@ def signed(texts):
 
 
 @pytest.mark.parametrize("coarse", [False, True])
-def test_a_passage_that_shares_nothing_is_no_hit(tmp_path, coarse, monkeypatch):
+def test_a_passage_that_shares_nothing_is_no_hit(index_of, coarse, monkeypatch):
     if coarse:
         monkeypatch.setattr("pellucid.index.arrays.COARSE_ROWS", 1)
-    with Index.create(tmp_path / "index", {"f": signed}, bm25=False, passage_characters=100) as index:
-        documents = ["minus " * 16 + "\n\n" + "zero " * 19, "zero " * 5, "minus", *["zero"] * 40, "plus"]
-        index.add(documents, ids=[str(n) for n in range(len(documents))])
-        hits = index.search("query", 10)
-        assert [(hit.id, hit.score) for hit in hits] == [("43", 1.0), ("0", -1.0), ("2", -1.0)]
-        assert all(any(hit.parts.values()) for hit in hits)
-        assert [index.score("query", hit.id).score for hit in hits] == [hit.score for hit in hits]
-        assert index.score("query", "1").score == 0.0
+    documents = ["minus " * 16 + "\n\n" + "zero " * 19, "zero " * 5, "minus", *["zero"] * 40, "plus"]
+    index = index_of(documents, ids=range(len(documents)), models={"f": signed}, bm25=False, passage_characters=100)
+    hits = index.search("query", 10)
+    assert [(hit.id, hit.score) for hit in hits] == [("43", 1.0), ("0", -1.0), ("2", -1.0)]
+    assert all(any(hit.parts.values()) for hit in hits)
+    assert [index.score("query", hit.id).score for hit in hits] == [hit.score for hit in hits]
+    assert index.score("query", "1").score == 0.0
 
 
 @given(st.floats(-1, 1))
