@@ -116,7 +116,10 @@ def test_names_are_known_by_text_and_number(model: Embedder) -> None:
         ["money", names[0], *names[2:]],
         model.dimensions[0].about,
     )
-    assert list(model.dimensions)[1] is model.dimensions[1] and names[0] in repr(model.dimensions)
+    assert list(model.dimensions)[1] is model.dimensions[1]
+    first = ", ".join(f"{name!r:.60}" for name in names[:3])
+    assert repr(model.dimensions) == f"<6 dimensions: {first}, ...>"
+    assert repr(model.keep(0, 1, 2).dimensions) == f"<3 dimensions: {first}>"
 
 
 SENTENCES = ["The bank lends money.", "A boat on the river.", "Rain is likely today in the north."]
@@ -220,6 +223,7 @@ def test_the_table_as_a_spreadsheet_writes_it(model: Embedder, tmp_path: Path) -
 
 TABLES = [
     (lambda rows: rows[:3] + rows[4:], r"1 of 6 dimensions have no row \(2\).* set its scale to 0"),
+    (lambda rows: rows[:2], r"5 of 6 dimensions have no row \(1, 2, 3, 4, 5\)"),
     (lambda rows: rows[:1], r"6 of 6 dimensions have no row \(0, 1, 2, 3, 4 ...\)"),
     (lambda rows: [*rows, rows[2]], "line 8: dimension 1 has a second row; leave one of them"),
     (lambda rows: rows[1:], "must begin with the heading dimension name scale about"),

@@ -518,6 +518,12 @@ def test_one_word_is_found_although_another_has_the_larger_value():
     assert [part.text for part in found.removed] == ["extra"] and found.is_fewest
 
 
+@pytest.mark.parametrize(("text", "n_removed"), [("ab cd", 1), ("ab cd ef", 2), ("ab cd ef gh", 3)])
+def test_a_score_at_the_threshold_is_not_below_it(text, n_removed):
+    found = fewest_removals(passage(text, lambda left: len(left.split())), 2)
+    assert (len(found.removed), found.is_fewest) == (n_removed, n_removed < 3)
+
+
 def of_another(model):
     right, wrong = model.encode(["dog bites", "man"])
     model.explain_vectors("dog bites", right * 3, "man", wrong)
@@ -527,6 +533,7 @@ def of_another(model):
 test_what_cannot_be_measured_is_refused = refused(
     (lambda: fewest_removals(passage("key lock extra", locked), -5), "no removal brings the score below -5"),
     (lambda: fewest_removals(passage("key lock extra", locked), 7), "below 7 already"),
+    (lambda: fewest_removals(passage("ab cd", lambda left: len(left.split())), 1), "below 1: without 1 of the 2 words"),
     (lambda: fewest_removals(passage("key", locked), 0.5), "fewer than two words"),
     (lambda: of_another(measured()), "another model, prompt or role"),
 )
