@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from damage import files_of
 from pellucid import Index
 from pellucid.index import arrays
 from pellucid.static.embedder import StaticEmbedder
@@ -61,12 +62,6 @@ EDITED = ("README.md", "config.json", "dimensions.tsv")
 """Files of a model that have no checksum in it: people edit them."""
 
 
-def files_of(folder, *, edited=False):
-    """Return the files of an index, but the lock; of models' those that people edit, or the others."""
-    every = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return [path for path in every if (path.name in EDITED) == edited]
-
-
 def state_of(folder):
     return json.loads((folder / "commit.json").read_bytes())["state"]
 
@@ -78,6 +73,7 @@ def seal(folder, state):
 
 
 def contents(folder):
-    """Return the bytes of every file but the lock."""
-    every = files_of(folder) + files_of(folder, edited=True)
-    return {name: (folder / name).read_bytes() for name in every if not (folder / name).is_symlink()}
+    """Return the bytes of every file but the lock, by its path in the folder."""
+    return {
+        file.relative_to(folder): file.read_bytes() for file in files_of(folder, but=[".lock"]) if not file.is_symlink()
+    }

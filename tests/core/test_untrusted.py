@@ -18,6 +18,7 @@ import pellucid
 import tiny_models
 from commands import run_command
 from damage import put, set_entry, set_tensors
+from families import lexicon_model, static_model
 from pellucid import errors, loading
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -525,16 +526,34 @@ def led_out(fruit, tmp_path):
     return anchors_of(fruit, tmp_path / "m", str(tmp_path / "elsewhere"))
 
 
+def adapted(folder: Path, name: str) -> None:
+    """Save a lexicon model whose backbone is a base, found elsewhere, with an adapter."""
+    lexicon_model().save_pretrained(folder)
+    write_json(folder / "backbone/adapter_config.json", {**ADAPTER, "r": 1, "base_model_name_or_path": name})
+
+
+OUTWARDS = [HUB, "{here}/secret", "../secret", "./../secret", "anchors/../../secret", "~/secret", "name"]
+
+
 @offline
-def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(fruit, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("save", "names"),
+    [
+        (lambda folder, name: AnchorEmbedder(static_model(), ["the cat"]).save_pretrained(folder, encoder_name=name),
+         OUTWARDS),
+        *(pytest.param(save, OUTWARDS[:3], marks=pytest.mark.needs("torch")) for save in (
+            adapted, lambda folder, name: lexicon_model().save_pretrained(folder, backbone_name=name))),
+    ],
+    ids=["encoder", "adapter", "backbone"],
+)  # fmt: skip
+def test_what_a_folder_names_elsewhere_is_refused_with_the_way_out(tmp_path, monkeypatch, save, names):
     """A hub id, an absolute path, one with dots, one through a link."""
     monkeypatch.chdir(tmp_path)
-    fruit.save_pretrained(tmp_path / "secret")
-    names = [HUB, str(tmp_path / "secret"), "../secret", "./../secret", "anchors/../../secret", "~/secret", "name"]
-    for number, name in enumerate(names):
-        folder = anchors_of(fruit, tmp_path / f"m{number}", name)
+    static_model().save_pretrained(tmp_path / "secret")
+    for name in (name.format(here=tmp_path) for name in names):
+        save(tmp_path / "m", name)
         with pytest.raises(ModelFolderError, match=r"allow_outside=True") as refused:
-            pellucid.load(folder)
+            pellucid.load(tmp_path / "m")
         assert repr(name)[1:-1] in str(refused.value)
 
 
@@ -585,22 +604,11 @@ def test_what_is_in_the_hubs_cache_opens_without_asking(fruit, tmp_path):
 
 @offline
 @pytest.mark.needs("torch")
-def test_a_backbone_and_an_adapter_elsewhere_are_refused(tmp_path):
-    from families import lexicon_model
-
+def test_a_backbone_elsewhere_opens_where_it_is_allowed(tmp_path):
     model = lexicon_model()
     model.save_pretrained(tmp_path / "m")
-    shutil.copytree(tmp_path / "m/backbone", tmp_path / "elsewhere")
-    for name in (HUB, str(tmp_path / "elsewhere"), "../elsewhere"):
-        model.save_pretrained(tmp_path / "named", backbone_name=name)
-        with pytest.raises(ModelFolderError, match="allow_outside=True"):
-            pellucid.load(tmp_path / "named")
-        adapter = {"peft_type": "LORA", "r": 1, "base_model_name_or_path": name}
-        (tmp_path / "m/backbone/adapter_config.json").write_text(json.dumps(adapter))
-        with pytest.raises(ModelFolderError, match="allow_outside=True"):
-            pellucid.load(tmp_path / "m")
-    model.save_pretrained(tmp_path / "named", backbone_name=str(tmp_path / "elsewhere"))
-    assert pellucid.load(tmp_path / "named", allow_outside=True).backbone.name == str(tmp_path / "elsewhere")
+    model.save_pretrained(tmp_path / "named", backbone_name=str(tmp_path / "m/backbone"))
+    assert pellucid.load(tmp_path / "named", allow_outside=True).backbone.name == str(tmp_path / "m/backbone")
 
 
 @offline
