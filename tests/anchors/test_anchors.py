@@ -96,11 +96,13 @@ test_what_makes_no_anchor_model_is_refused = refused(
         (5, "texts must be"),
     ]),
     (lambda: AnchorEmbedder(lambda texts: np.ones((len(texts), 2)), ["cat", " \n"]), "dimension 1 has an empty name"),
-    *((lambda dimensions=dimensions: AnchorEmbedder.from_parts(
-        count_animals, np.eye(2, dtype=np.float32), Dimensions(dimensions)), message)
-      for dimensions, message in [
-          ([Dimension("a", ("a",))], "1 dimensions need as many vectors"),
-          ([Dimension("a", ("a",)), Dimension("b")], "needs its anchor text"),
+    *((lambda dimensions=dimensions, value=value: AnchorEmbedder.from_parts(
+        count_animals, np.full((2, 2), value, np.float32), Dimensions(dimensions)), message)
+      for dimensions, value, message in [
+          ([Dimension("a", ("a",))], 1, "1 dimensions need as many vectors"),
+          ([Dimension("a", ("a",)), Dimension("b")], 1, "needs its anchor text"),
+          *(([Dimension(name, (name,)) for name in "ab"], value, "beyond 1e")
+            for value in (np.nan, np.inf, -np.inf, 1e16)),
       ]),
     (of_other_encoder, "gives 2 dimensions, before it gave 3"),
     (lambda animals: animals.describe("cat", top_k=0), "top_k is 0"),
