@@ -23,6 +23,8 @@ _KINDS = {
     "mpnet": {},
     "modernbert": {},
     "mamba": {},
+    "albert": {"embedding_size": 16},
+    "t5": {},
     "qwen3_5_text": {
         "num_key_value_heads": 2,
         "head_dim": 8,
