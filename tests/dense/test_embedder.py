@@ -62,12 +62,6 @@ def test_no_texts_give_no_rows_and_do_not_bother_the_encoder():
     assert encode_with(count_animals, []).shape == load(count_animals).encode([]).shape == (0, 3)
 
 
-def test_an_encoder_never_sees_a_lone_surrogate():
-    seen = []
-    encode_with(lambda texts: seen.extend(texts) or count_animals(texts), ["cat \ud800", "dog"])
-    assert seen == ["cat \ufffd", "dog"]
-
-
 def ones(texts):
     return np.ones((len(texts), len(texts)))
 

@@ -57,7 +57,7 @@ def test_a_case_checked_by_hand(fruit):
     expected = 0.75 * 2 / 5**0.5 + 0.25 * (1 + 2 + 1) / (7**0.5 * 2)
     assert model.weights == [0.75, 0.25]
     embeddings = model.encode(["apple", "pear"])
-    assert embeddings.dtype == np.float32 and embeddings.shape == (2, 29)
+    assert type(embeddings) is np.ndarray and embeddings.dtype == np.float32 and embeddings.shape == (2, 29)
     assert embeddings[0, :3] == pytest.approx([0.75**0.5, 0, 0])
     compared = model.similarity(embeddings[:1], embeddings[1:])[0, 0], model.explain("apple", "pear").score
     assert [embeddings[0] @ embeddings[1], *compared] == pytest.approx([expected] * 3, abs=1e-6)
@@ -75,22 +75,10 @@ def test_similarity_is_the_weighted_mean_of_cosines_also_where_a_part_knows_noth
     assert model.similarity_pairwise(rows, rows[::-1]) == pytest.approx(np.diag(expected[:, ::-1]), abs=1e-6)
     assert model.similarity(rows[3], rows[0]).shape == (1, 1)
     assert expected[3, 3] == pytest.approx(1 - shares[0])  # the first part knows neither word of "unknown words"
+    assert (rows.format, rows.dtype) == ("csr", np.float32) and (weights != [0, 1, 2] or not rows[:, :3].nnz)
     # Rows that a search engine brought to length 1 score as before.
     whole = rows / np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)))
     assert model.similarity(scipy.sparse.csr_matrix(whole), rows) == pytest.approx(expected, abs=1e-6)
-
-
-def test_embeddings_are_sparse_where_a_part_is(fruit):
-    assert isinstance(EnsembleEmbedder([fruit, lengths]).encode(TEXTS), np.ndarray)
-    mixed = EnsembleEmbedder([fruit, SparseLetterEmbedder()], [0, 1]).encode(["apple"])
-    assert (mixed.format, mixed.dtype, mixed.nnz) == ("csr", np.float32, 4)  # nothing of a part with weight 0
-
-
-def sums_by_part(why):
-    sums = Counter()
-    for row in why.rows:
-        sums[row.name.partition(": ")[0]] += row.contribution
-    return sums
 
 
 @given(text1=st.text(max_size=40), text2=st.text(max_size=40))
@@ -98,7 +86,9 @@ def test_explanations_add_up_part_by_part(text1, text2):
     model = EnsembleEmbedder({"letters": LetterEmbedder(), "length": lengths}, [0.3, 0.7])
     why = model.explain(text1, text2)
     assert why.score == pytest.approx(float(cosines(model, [text1], [text2])[0, 0]), abs=1e-6)
-    sums = sums_by_part(why)
+    sums = Counter()
+    for row in why.rows:
+        sums[row.name.partition(": ")[0]] += row.contribution
     letters, length = cosines(LetterEmbedder(), [text1], [text2]), cosines_of_lengths([text1], [text2])
     assert [sums["letters"], sums["length"]] == pytest.approx([0.3 * letters[0, 0], 0.7 * length[0, 0]], abs=1e-6)
     assert why.exact and why.remainder == pytest.approx(0, abs=1e-9)
