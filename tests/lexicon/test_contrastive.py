@@ -1,17 +1,21 @@
-"""Training: the loss by hand, what gradients reach, batches of one set, runs that are stopped, and bad input."""
+"""Training: its rows, the loss by hand, what gradients reach, batches of one set, stopped runs, bad input."""
 
 import copy
+import gzip
 import json
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 from families import reopened
+from files import written
 from refusals import refused
 from tiny_models import saved_backbone, tiny_lexicon, tiny_model, word_piece
 
@@ -21,8 +25,8 @@ pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon  # noqa: E402
-from pellucid.errors import InputError  # noqa: E402
-from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings  # noqa: E402
+from pellucid.errors import CorpusError, InputError  # noqa: E402
+from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings, read_training_sets  # noqa: E402
 from pellucid.lexicon.trainer import (  # noqa: E402
     CandidateLoss,
     Collator,
@@ -441,3 +445,129 @@ test_bad_input_is_refused_before_anything_starts = refused(
         "one device; start it without torchrun",
     ),
 )
+
+
+# --- Rows to train on: read as published, bad ones named by file and line, nothing usable lost ---
+
+GOOD = {
+    "query": "what cures it",
+    "pos": ["medicine"],
+    "neg": ["a horse", "a beach"],
+    "pos_scores": [4.5],
+    "neg_scores": [-1.0, 0.25],
+    "prompt": "Given a question, retrieve answers",
+    "type": "normal",
+    "category": "another program's field",
+}
+
+
+def jsonl(path, *lines):
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+PUBLISHED = TrainingRow(
+    "what cures it", ("medicine",), ("a horse", "a beach"), (4.5,), (-1.0, 0.25), "Given a question, retrieve answers",
+    "normal",
+)  # fmt: skip
+PAIR = {"query": "q", "pos": ["p"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "of_set", "rows"),
+    [
+        ("medical.jsonl", [GOOD], "medical", [PUBLISHED]),
+        # without a type or negatives it is retrieval, and scores may be null, and absent without negatives
+        ("pairs.v2.jsonl", [PAIR | {"neg": None}, PAIR | {"pos": "p"}, ""], "pairs", [TrainingRow("q", ("p",))] * 2),
+        ("a.jsonl", [PAIR | {"pos_scores": None, "neg_scores": None}, PAIR | {"pos_scores": [], "neg_scores": []}], "a",
+         [TrainingRow("q", ("p",))] * 2),
+        ("a.jsonl", [PAIR | {"neg": [], "pos_scores": [2], "neg_scores": []}, PAIR | {"pos_scores": [2.0]}], "a",
+         [TrainingRow("q", ("p",), (), (2.0,), ()), TrainingRow("q", ("p",), (), (2.0,), ())]),
+    ],
+)  # fmt: skip
+def test_rows_are_read_as_published(tmp_path, name, lines, of_set, rows):
+    [found] = read_training_sets(jsonl(tmp_path / name, *lines))
+    assert (found.name, found.rows, found.in_batch) == (of_set, rows, True)
+
+
+BAD_ROWS = [
+    ("{", "not JSON"),
+    ([1], "a row is an object"),
+    ({"pos": ["p"]}, "'query' holds ''"),
+    ({"query": "q"}, "'pos' is empty"),
+    ({"query": "q", "pos": []}, "'pos' is empty"),
+    ({"query": " ", "pos": ["p"]}, "'query' holds ' '"),
+    ({"query": "q", "pos": ["p", 3]}, "'pos' holds 3"),
+    ({"query": "q", "pos": {"a": 1}}, "'pos' is {'a': 1}, which is not a list"),
+    ({"query": "q", "pos": ["p"], "neg": [""]}, "'neg' holds ''"),
+    ({"query": "q", "pos": ["p"], "prompt": 5}, "prompt is 5; it must be a string"),
+    ({"query": "q", "pos": ["p"], "pos_scores": [1, 2], "neg_scores": []}, "'pos_scores' and 'pos' do not match"),
+    ({"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [1]}, "'neg_scores' and 'neg' do not match: none"),
+    ({"query": "q", "pos": ["p"], "neg": ["n"], "neg_scores": [1]}, "'pos_scores' and 'pos' do not match: none"),
+    ('{"query": "q", "pos": ["p"], "pos_scores": [NaN]}', "a score of 'pos_scores' is nan"),
+    ({"query": "q", "pos": ["p"], "pos_scores": [True]}, "a score of 'pos_scores' is True"),
+    ({"query": "q", "pos": ["p"], "pos_scores": 2.0}, "'pos_scores' is 2.0, which is not a list"),
+    ({"query": "q", "pos": ["p"], "type": "symmetric_class"}, "'neg' is empty, and a query of type"),
+]
+MIXED = [TrainingRow("q", ("p",)), TrainingRow("q", ("p",), ("n",), type="symmetric_sts")]
+
+
+test_a_bad_row_is_named_by_file_and_line_and_a_bad_file_by_name = refused(
+    *((lambda tmp_path, row=row: read_training_sets(jsonl(tmp_path / "rows.jsonl", GOOD, "", row, GOOD)),
+       rf"rows\.jsonl, line 3: .*{re.escape(reason)}", CorpusError) for row, reason in BAD_ROWS),
+    *((lambda tmp_path, name=name, content=content, files=files: read_training_sets(
+        files(written(tmp_path / name, content))), message, CorpusError)
+      for name, content, message in [
+          ("rows.csv", b"a,b", r"\.jsonl \(also packed\) or \.parquet, not"),
+          ("rows.jsonl.gz", gzip.compress(json.dumps(GOOD).encode())[:-9], "damaged"),
+          ("rows.parquet", b"PAR1 is no parquet file", "not a parquet file"),
+          ("empty.jsonl", b"", "no row to train on"),
+      ] for files in (Path, lambda path: [path])),
+    (lambda tmp_path: read_training_sets(tmp_path / "absent.jsonl"), "not found", CorpusError),
+    (lambda: read_training_sets([]), "no training files", CorpusError),
+    (lambda: TrainingSet("mixed", MIXED), "holds rows of the types", CorpusError),
+    (lambda: TrainingSet("empty", []), "the training set 'empty' has no rows", CorpusError),
+)  # fmt: skip
+
+
+@pytest.mark.needs("pyarrow.parquet")
+def test_compressed_lines_and_parquet_give_the_same_rows(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = [GOOD, {**GOOD, "query": "other", "pos_scores": None, "neg_scores": None}]
+    plain = read_training_sets(jsonl(tmp_path / "rows.jsonl", *rows))[0].rows
+    with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as lines:
+        lines.write("\n".join(map(json.dumps, rows)))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    for name in ("rows.jsonl.gz", "rows.parquet"):
+        assert read_training_sets(tmp_path / name)[0].rows == plain
+
+
+def test_a_set_is_of_one_type(tmp_path):
+    (tmp_path / "other").mkdir()
+    first = jsonl(tmp_path / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"}, GOOD)
+    sets = read_training_sets([first, jsonl(tmp_path / "other" / "a.jsonl", GOOD, {**GOOD, "type": "symmetric_sts"})])
+    assert [(s.name, len(s)) for s in sets] == [
+        ("a-normal", 2),
+        ("a-symmetric_sts", 1),
+        ("a-normal", 1),
+        ("a-symmetric_sts", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_batch", "instructed", "size"),
+    [
+        ("retrieval", True, False, 4),
+        ("normal", True, False, 4),
+        ("only_1neg", True, False, 2),
+        ("symmetric_sts", False, True, 4),
+        ("symmetric_class", False, False, 4),
+        ("symmetric_clustering", False, True, 4),
+    ],
+)
+def test_the_type_decides_how_a_query_is_compared(kind, in_batch, instructed, size):
+    training_set = TrainingSet(
+        "s", [TrainingRow("q", ("p",), ("a", "b", "c"), type=kind), TrainingRow("q", ("p",), ("a",), type=kind)]
+    )
+    assert (training_set.in_batch, training_set.candidates_instructed) == (in_batch, instructed)
+    assert (training_set.group_size(8), training_set.group_size(2)) == (size, 2)
