@@ -9,10 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -162,7 +160,7 @@ def test_every_format_gives_the_same(fruit, tmp_path, name, content, id_field, i
     assert (whole(tmp_path / "out").rows == fruit.encode(["apple", "", "été pear"])).all()
 
 
-def written(path: Path, value: bytes | pa.Table | Callable[[Path], object]) -> Path:
+def written(path: Path, value) -> Path:
     if callable(value):
         value(path)
     elif isinstance(value, bytes):
@@ -485,10 +483,10 @@ DONE = ("read", "encoded")
 def _bomb(path: Path, kind: str) -> Path:
     """Write a small Parquet file of gigabytes of text."""
     million = pa.array(["a " * (1 << 19)])
-    array: Any = million.take(pa.array([0] * 1_100))
+    array = million.take(pa.array([0] * 1_100))
     if kind == "dictionary":
         array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(6_000, np.int32)), million)
-    options: dict[str, Any] = {"prefixes": {"column_encoding": {"text": "DELTA_BYTE_ARRAY"}}}.get(kind, {})
+    options = {"prefixes": {"column_encoding": {"text": "DELTA_BYTE_ARRAY"}}}.get(kind, {})
     pq.write_table(
         pa.table({"text": array}), path, compression="zstd", use_dictionary=kind == "dictionary",
         data_page_size=1 << 30, dictionary_pagesize_limit=1 << 30, **options,

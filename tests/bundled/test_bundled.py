@@ -285,14 +285,10 @@ def lexicon_minilm():
     return pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=str(folder))
 
 
-def test_the_lexicon_reads_as_words(lexicon_minilm):
-    assert len(set(lexicon_minilm.dimensions.names)) == 4000
+def test_the_lexicon_reads_as_words_knows_meanings_and_few_of_its_clusters_fire(lexicon_minilm):
+    assert len(set(lexicon_minilm.dimensions.names)) == 4000 and margin(lexicon_minilm) > 0.2
     top = [row.name for row in lexicon_minilm.explain("most dependable affordable cars").rows[:3]]
     assert any("cars" in name for name in top)
-
-
-def test_the_lexicon_knows_meanings_and_few_of_its_clusters_fire(lexicon_minilm):
-    assert margin(lexicon_minilm) > 0.2
     assert lexicon_minilm.encode(ABOUT).nnz / len(ABOUT) < 0.4 * 4000
 
 

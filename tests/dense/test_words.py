@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pellucid
+from damage import LOSSES, damages
 from pellucid.dense import SentenceReasons
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import REASON_KINDS, EncoderEmbedder
@@ -279,15 +280,10 @@ def test_reasons_are_fitted_once_and_kept(tmp_path, monkeypatch):
     fit, _ = fit_and_calls()
     assert fit_and_calls() == (fit, 1)  # called for its fingerprint
     (kept,) = (tmp_path / "pellucid" / "reasons").iterdir()
-    (kept / "config.json").write_text("{")  # what is not whole is made again
-    assert fit_and_calls()[0] == fit and fit_and_calls() == (fit, 1)
-    for name in ("reasons.safetensors", "config.json"):  # damaged in a way that only opening it shows
-        content = bytearray((kept / name).read_bytes())
-        content[-len(content) // 3] ^= 1
-        (kept / name).write_bytes(content)
+    ways = {how: LOSSES[how] for how in ("gone", "half", "noise")}  # the last is seen when it is opened alone
+    for _ in damages(kept, ways, [kept / name for name in ("reasons.safetensors", "config.json")]):
         with ignored_warnings(UserWarning):
-            assert fit_and_calls()[0] == fit
-    assert fit_and_calls()[0] == fit
+            assert fit_and_calls()[0] == fit and fit_and_calls() == (fit, 1)  # made again, and kept
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several():

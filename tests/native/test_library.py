@@ -51,15 +51,17 @@ PROGRAMS = {  # of which each prints what a level gives: results that say so, or
 }
 
 
-def _printed_at(level, program):
-    environment = {**os.environ, "PELLUCID_NATIVE": level, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=False)
+def run(command, env):
+    return subprocess.run(
+        [sys.executable, *command], cwd=sanitized.ROOT, env=env, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_level_of_the_processor_gives_the_same_bits(program):
-    outcomes = {level: _printed_at(level, PROGRAMS[program]) for level in library.LEVELS}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    outcomes = {level: run(PROGRAMS[program], {**environment, "PELLUCID_NATIVE": level}) for level in library.LEVELS}
     reached = {level: done.stdout for level, done in outcomes.items() if done.returncode == 0}
     assert "plain" in reached and set(reached.values()) == {reached["plain"]}
     assert "False" not in reached["plain"] and reached["plain"].count("\n") > 15
@@ -160,7 +162,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == rows
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("when", ["used before", "used after"])
 def test_a_forked_process_gets_the_same(when):
-    done = subprocess.run([sys.executable, "-c", _FORK, when], capture_output=True, text=True)
+    done = run(["-c", _FORK, when], os.environ)
     assert done.returncode == 0, done.stderr
 
 
@@ -239,12 +241,6 @@ TESTS = [
 # Left out: what starts other processes, counts memory or threads, or runs libraries that stop under AddressSanitizer.
 LEFT_OUT = "level or without_the_library or memory or tensors or kmeans or other_libraries or fork or spawn or torch"
 PROGRAM = "from pellucid.native.library import library; print(library()._name)"
-
-
-def run(command, env):
-    return subprocess.run(
-        [sys.executable, *command], cwd=sanitized.ROOT, env=env, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture(scope="module")
