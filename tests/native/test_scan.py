@@ -4,9 +4,9 @@ Run as a program, this file prints what the level named by PELLUCID_NATIVE gives
 """
 
 import hashlib
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -22,18 +22,8 @@ from refusals import refused
 AVERAGE = 7.5
 
 
-class Case(NamedTuple):
-    """A segment with a query, in numpy."""
-
-    ends: np.ndarray | None
-    lists: list[tuple[np.ndarray, np.ndarray]]  # of each term: passages and counts
-    lengths: np.ndarray
-    weights: np.ndarray
-    rows: list[np.ndarray]
-    vectors: list[np.ndarray]
-    others: np.ndarray | None
-    n_boosts: int
-    allowed: np.ndarray | None
+Case = namedtuple("Case", "ends lists lengths weights rows vectors others n_boosts allowed")
+"""A segment with a query, in numpy; `lists` are of each term the passages and counts."""
 
 
 def make_case(seed, passages, dimensions, kind="plain", terms=3):

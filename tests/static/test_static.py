@@ -161,15 +161,6 @@ def test_nearest_words(fruit):
     assert fruit.nearest_words("apple", top_k=2) == [("apple", pytest.approx(1)), ("pear", pytest.approx(2 / 5**0.5))]
 
 
-def found_words(words, text):
-    """The words that a vocabulary of `words` finds in `text`, each checked to stand where its span says."""
-    several = Vocabulary(words).split(text)
-    for word in several:
-        assert text[word.start : word.end] == word.text
-    assert all(first.end <= second.start for first, second in pairwise(several))
-    return [word.text for word in several]
-
-
 JA = ["東京", "京都", "東京都", "に", "行く", "iphone", "を", "買う", "2024", "年"]
 
 
@@ -193,7 +184,10 @@ JA = ["東京", "京都", "東京都", "に", "行く", "iphone", "を", "買う
     ],
 )
 def test_the_words_of_a_text(words, text, expected):
-    assert found_words(words, text) == [w.text for w in split_words(Vocabulary(words).spaced([text])[0])] == expected
+    found, spaced = Vocabulary(words).split(text), split_words(Vocabulary(words).spaced([text])[0])
+    assert [text[word.start : word.end] for word in found] == [word.text for word in found] == expected
+    assert [word.text for word in spaced] == expected
+    assert all(first.end <= second.start for first, second in pairwise(found))
     model = StaticEmbedder(Vocabulary(words), np.eye(len(words), dtype=np.float32))
     for texts in ([text], [text, *["the"] * 20]):  # many or few texts beyond ASCII
         np.testing.assert_allclose(model.encode(texts), plain_rows(model, texts), atol=1e-6)
