@@ -116,6 +116,8 @@ LOANS = "compare?a=a+loan+for+a+house&b=a+house+loan"
         ("search?q=bank+interest+rate",
          {"Why is a document not here?": None, "Id of a document": "Rates", "Ask": None},
          "an id that is nearly written so: rates", False),
+        ("compare", {"Text A": EVIL, "Text B": EVIL}, "<img src=x", True),  # markup stays text
+        ("search?q=bold+loans+at+the+bank", {}, "<b>bold</b>", False),
     ],
 )  # fmt: skip
 def test_what_is_written_and_clicked_is_answered(
@@ -126,7 +128,8 @@ def test_what_is_written_and_clicked_is_answered(
     for label, text in steps.items():
         clicked = page.get_by_text(re.compile(f"^{re.escape(label)}"))
         clicked.click() if text is None else page.get_by_label(label).fill(text)
-    page.get_by_text(said).wait_for()
+    page.get_by_text(said).locator("visible=true").first.wait_for()
+    assert page.locator("main img, main b").count() == 0
     assert bool(page.locator(".score, tfoot").count()) == is_scored
     page.problems[:] = [problem for problem in page.problems if "422" not in problem]  # which the browser logs
 
@@ -299,16 +302,6 @@ def test_a_token_that_is_not_given_ends_in_a_clear_state(page: Any, tmp_path: Pa
         page.get_by_role("button", name="Enter the token").click()
         page.get_by_text("index: 1 document").wait_for()
     page.problems[:] = [problem for problem in page.problems if "401" not in problem]  # which the browser logs
-
-
-def test_markup_stays_text(page: Any, url: str) -> None:
-    page.goto(url + "/#compare")
-    page.get_by_label("Text A").fill(EVIL)
-    page.get_by_label("Text B").fill(EVIL)
-    page.locator(".marked", has_text="<img src=x").first.wait_for()
-    page.goto(url + "/#search?q=bold+loans+at+the+bank")
-    page.locator(".hit", has_text="<b>bold</b>").first.wait_for()
-    assert page.locator("main img, main b").count() == 0
 
 
 def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp_path: Path, static: Any) -> None:
