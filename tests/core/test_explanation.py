@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.errors import InputError, MissingExtraError
+from pellucid.errors import MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SHARED, JoinedRows, Measurement, PairTable, Row
@@ -109,6 +109,9 @@ test_what_cannot_be_is_refused = refused(
     (lambda fruit: fruit.explain("apple").word_contributions(2), "text is 2; this explanation has texts 1 to 1"),
     (lambda fruit: fruit.explain("apple").to_html(top_k=-1), "top_k is -1"),
     (lambda fruit: fruit.explain("apple").groups(0), "k is 0"),
+    *((lambda fruit, why=why: why(fruit).check(), "explain the two texts anew") for why in (
+        lambda m: m.explain("apple"), lambda m: m.explain("car", "apple") - m.explain("car", "pear"),
+        lambda m: pickle.loads(pickle.dumps(m.explain("apple pear", "car apple"))))),
     (lambda monkeypatch: (monkeypatch.setitem(sys.modules, "pandas", None), anchors().to_frame()),
      r'pip install "pellucid\[frames\]"', MissingExtraError),
     (lambda: of_terms(0.5, X), "or exact=False"),
@@ -218,9 +221,6 @@ def test_an_explanation_keeps_no_vectors_and_a_copy_no_model(fruit: StaticEmbedd
     unread, checked, copied = pickle.loads(pickle.dumps(why)), why.groups(), pickle.loads(pickle.dumps(why))
     assert copied == why and copied.pair is None and copied.groups() == checked
     assert unread.groups()[0].without is None  # nothing is scored for a copy
-    for unchecked in (copied, fruit.explain("apple"), why - fruit.explain("apple pear", "pear")):
-        with pytest.raises(InputError, match="explain the two texts anew"):
-            unchecked.check()
 
 
 def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) -> None:
