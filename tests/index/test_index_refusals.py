@@ -82,6 +82,7 @@ DOCUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"ids": ["x"], "texts": ["1", "2"]}, "equally many"),
     ({"ids": ["x", 7.5], "texts": ["1", "2"]}, "id 1 is 7.5"),
     ({"ids": ["x", True], "texts": ["1", "2"]}, "id 1 is True"),
+    ({"ids": ["x", 10**700], "texts": ["1", "2"]}, "give an id of at most 600 digits"),
     ({"ids": ["x", ""], "texts": ["1", "2"]}, "id 1 is ''"),
     ({"ids": ["x", "\ud800"], "texts": ["1", "2"]}, "half a character"),
     ({"ids": ["x", "y"], "texts": ["1", None]}, "the text of document 'y' is NoneType"),
@@ -145,6 +146,7 @@ BOOSTS: list[tuple[Any, str]] = [
         ([{**RECENT, **more}], said)
         for more, said in (
             ({"half_life_days": 0}, " is 0; it must be a number, at least 0.001"),
+            ({"half_life_days": 1_000_001}, " is 1000001; it must be a number, at least 0.001 and at most 1e+06"),
             ({"recent": "dya"}, "did you mean 'day'"),
             ({"recent": "n"}, "field 'n' holds numbers"),
             ({"recent": "n", "now": 7}, "field 'n' is '7'; it needs"),
@@ -196,6 +198,13 @@ CALLS: list[Any] = [
     *((lambda index, steer=steer: index.search("apple", weights={"fruit": 1}, steer=steer), said)
       for steer, said in STEER),
     (lambda index: index.search("apple", weights={"bm25": 1}, steer={"apple": -0.5}), "no dense model"),
+    (lambda index: index.search("apple", weights=["bm25"]), "weights are ['bm25']; give a dict: name of a part -> "),
+    (lambda index: index.search("apple", word_weights=["car"]), "word_weights are ['car']; give a dict: word -> "),
+    *((lambda index, synonyms=synonyms: index.search("apple", synonyms=synonyms), said) for synonyms, said in (
+        (["auto"], "synonyms are ['auto']; give a dict: word -> words"),
+        ({"car": "auto"}, "the synonyms of 'car' are 'auto'; give words of at most 200 characters"),
+        ({"car": [5]}, "the synonyms of 'car' are [5]"), ({5: ["car"]}, "the synonyms of 5 are ['car']"),
+        ({"car": ["x" * 201]}, "give words of at most 200 characters"))),
     *((lambda index, boosts=boosts: index.search("apple", boosts=boosts), said) for boosts, said in BOOSTS),
     (lambda index: index.search("apple", group_by="kinb"), "a field 'kinb'; did you mean 'kind'"),
     (lambda index: index.search("apple", group_by="kind", rerank=far), "leave out rerank"),
@@ -281,9 +290,9 @@ def test_what_is_refused_is_said_and_stores_nothing(index: Index, call: Callable
         ({"models": {"bm25": far}}, "a part is called 'bm25'"),
         *(({"models": {name: far}}, "a part is called") for name in ("a/b", ".", "..", "a\0b")),
         ({"models": {"m": 3}}, "an encoder is"),
-        ({"models": {}, "language": "klingon"}, "language is 'klingon'"),
+        ({"models": {}, "language": "klingon"}, "language is 'klingon'; there are stemmers for arabic, "),
         ({"models": {}, "stop_words": "the"}, "stop_words is 'the'; give a list of words"),
-        ({"models": {}, "passage_characters": 3}, "passage_characters is 3"),
+        ({"models": {}, "passage_characters": 99}, "passage_characters is 99; it must be an integer, at least 100"),
         ({"models": {}, "weights": {"m": 1}}, "no part of the index is called m"),
         ({"models": {}, "weights": {"bm25": 0}}, "one above 0"),
         ({"models": {"m": far}, "weights": {"bm25": 1, "m": -1}}, "none negative"),

@@ -300,11 +300,12 @@ def check_sums(hits):
 
 
 def test_the_views_of_a_result(apples):
-    hits = apples.search("apples <b>and</b> pears")
+    hits = apples.search("apples <b>and</b> pears", 4, offset=2)
     check_form(hits)
+    assert [int(rank) for rank in re.findall(r"^(\d+) ", str(hits), re.MULTILINE)] == [3, 4, 5, 6]
     assert hits[0].lines()[0].name in hits.to_frame()["reasons"][0]
     assert "apples" in str(hits) and "<b>and" not in hits.to_html() and "\n" not in repr(hits)
-    assert list(hits.to_frame()["id"]) == [hit.id for hit in hits]
+    assert dict(zip(hits.to_frame()["rank"], hits.to_frame()["id"])) == dict(enumerate([hit.id for hit in hits], 3))
 
 
 @pytest.mark.parametrize(("rerank", "unit", "name"), [(by_number, 1, "by_number"), (Pairs(), 10, "Pairs")])

@@ -118,6 +118,10 @@ def test_some_terms_are_found_at_the_same_places_as_all(passages, query, languag
         ("IT", "IT"),
         ("IT\nit is what it is", "IT"),
         ("SALT: WHAT TO DO ABOUT IT, what not", "salt"),
+        ("WHO AIDS IT and salt", "WHO aid AIDS IT salt"),
+        ("US WHO AIDS IT and salt", "aid salt"),  # more in a row are a heading
+        ("1.2.3.4.5.6.7.8", "1 2 3 4 5 6 7 8 1.2 2.3 3.4 4.5 5.6 6.7 7.8 1.2.3.4.5.6.7.8"),
+        ("1.2.3.4.5.6.7.8.9", "1 2 3 4 5 6 7 8 9 1.2 2.3 3.4 4.5 5.6 6.7 7.8 8.9"),
         ("東京都 Tokyo", "東京 京都 東 京 都 tokyo"),
         ("서울은 AI를 2호선", "서울 울은 서 울 은 ai 를 2 호선 호 선"),
     ],
@@ -171,6 +175,7 @@ def test_stop_words_are_those_of_the_user():
         ("is it known who discovered penicillin", "penicillin was discovered by Fleming, who saw it", ["WHO and IT"]),
         ("CATS AND DOGS", "a dog, a cat", ["the AND gate of a chip"]),
         ("cats AND dogs", "a dog, a cat", ["the AND gate of a chip"]),
+        ("NOT any dogs", "a dog that sleeps in the house", ["NOT"]),
         ("猫", "我有一只猫", ["今天天气很好"]),
         ("東", "東京都に住む", ["大阪に住む"]),
         ("月", "5月10日", ["2024年"]),
