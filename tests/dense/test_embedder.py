@@ -62,10 +62,6 @@ def test_no_texts_give_no_rows_and_do_not_bother_the_encoder():
     assert encode_with(count_animals, []).shape == load(count_animals).encode([]).shape == (0, 3)
 
 
-def ones(texts):
-    return np.ones((len(texts), len(texts)))
-
-
 test_what_is_no_encoder_or_gives_no_vectors_is_refused = refused(
     *((lambda gives=gives: encode_with(gives, ["cat", "dog"]), message) for gives, message in [
         (lambda texts: np.ones((1, 3)), r"shape \(1, 3\) for 2 texts"),
@@ -79,7 +75,8 @@ test_what_is_no_encoder_or_gives_no_vectors_is_refused = refused(
         (lambda texts: [[np.inf, 2], [-np.inf, 1]], "NaN or infinity for 2 of 2 texts, the first is 'cat'"),
     ]),
     (lambda: encode_with(count_animals, ["cat"], dimension=4), "gives 3 dimensions, before it gave 4; give the"),
-    (lambda: [*map(load(ones).encode, (["cat"], ["cat", "dog"]))], "gives 2 dimensions, before it gave 1"),
+    (lambda: [*map(load(lambda texts: np.ones((len(texts),) * 2)).encode, (["cat"], ["cat", "dog"]))],
+     "gives 2 dimensions, before it gave 1"),
     *((lambda encoder=encoder: load(encoder), r"an encoder is a SentenceTransformer, .* got") for encoder in (
         None, 5, ["cat"], np.eye(3), StaticEmbedder)),
     (lambda tmp_path: load(count_animals).save_pretrained(tmp_path / "model"),

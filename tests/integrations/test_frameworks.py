@@ -9,6 +9,7 @@ import pellucid
 from pellucid.evaluation import MtebEncoder, evaluate
 from pellucid.evaluation.tasks import find_tasks, quiet
 from pellucid.persistence.folder import locate
+from tasks import write_sts
 
 ANIMALS = [f"The {animal} sleeps and eats in the {place}" for animal in ("cat", "dog", "horse") for place in (
     "garden", "stable", "house", "field",
@@ -21,11 +22,8 @@ MONEY = [f"The bank raised the {rate} on {loan}" for rate in ("interest", "fees"
 @pytest.mark.full
 def test_mteb_evaluates_the_model_as_it_is(static, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-    folder = tmp_path / "data" / "sts" / "STS12"
-    folder.mkdir(parents=True)
     pairs = [(a, b, 5.0 - 4 * (a in MONEY) * (b in ANIMALS)) for a in MONEY[:6] for b in (*MONEY[6:9], *ANIMALS[:3])]
-    lines = ["sentence1\tsentence2\tscore", *(f"{a}\t{b}\t{score}" for a, b, score in pairs)]
-    (folder / "test.tsv").write_text("\n".join(lines) + "\n")
+    write_sts(tmp_path / "data", rows=pairs)
     (task,) = find_tasks(tmp_path / "data")
     with quiet():
         done = mteb.evaluate(MtebEncoder(static), task.make(), cache=None, co2_tracker=False, show_progress_bar=False)
@@ -95,10 +93,8 @@ PARAPHRASES = {"ParaphraseMiningEvaluator": ((FIELDS, [("p1", "p2"), ("p3", "p4"
 
 @pytest.fixture(scope="module")
 def stock():
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(locate("static-en")))
+    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    return library.SentenceTransformer(str(locate("static-en")))
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from families import dense_rows
 from refusals import refused
 from tiny_models import backbone_of, byte_level, random_adapter, saved_backbone, sentence_piece, tiny_lexicon
 
@@ -50,10 +51,6 @@ def changed(model, **settings):
 def saved(model, folder, **options):
     model.save_pretrained(folder, **options)
     return folder
-
-
-def dense(matrix):
-    return matrix.toarray()
 
 
 # Reading: which tokens are the text's own
@@ -159,7 +156,7 @@ def test_embeddings_are_the_formula(model, pooling):
     found = model.encode(TEXTS)
     assert found.format == "csr" and found.dtype == np.float32 and found.shape == (4, len(model.dimensions))
     expected = np.array([by_the_formula(model, text, pooling)[0] for text in TEXTS])
-    np.testing.assert_allclose(dense(found), expected, atol=1e-5)
+    np.testing.assert_allclose(dense_rows(found), expected, atol=1e-5)
     assert (found[2].nnz, model.encode(TEXTS[0]).shape, model.encode([]).shape) == (
         0,
         (1, len(model.dimensions)),
@@ -177,11 +174,11 @@ def test_a_clusters_bias_is_the_mean_of_its_tokens():
 
 def test_the_instruction_is_told_and_never_pooled(mistral):
     model = changed(mistral, instructed_template=INSTRUCTED).with_instruction("Find the horse.")
-    plain, told = dense(mistral.encode(TEXTS)), dense(model.encode(TEXTS))
+    plain, told = dense_rows(mistral.encode(TEXTS)), dense_rows(model.encode(TEXTS))
     assert np.abs(plain - told)[[0, 1, 3]].max() > 1e-3
-    np.testing.assert_allclose(dense(model.encode_query(TEXTS)), told)
-    np.testing.assert_allclose(dense(model.encode_document(TEXTS)), plain, atol=1e-6)
-    np.testing.assert_allclose(dense(model.encode_document(TEXTS[0])), plain[:1], atol=1e-6)
+    np.testing.assert_allclose(dense_rows(model.encode_query(TEXTS)), told)
+    np.testing.assert_allclose(dense_rows(model.encode_document(TEXTS)), plain, atol=1e-6)
+    np.testing.assert_allclose(dense_rows(model.encode_document(TEXTS[0])), plain[:1], atol=1e-6)
     assert told[2].any() == False  # noqa: E712  (nothing of the instruction is left for an empty text)
 
 
@@ -194,18 +191,18 @@ def test_the_tokenizers_padding_and_truncation_do_not_matter(mistral):
     other = LexiconEmbedder(
         prepare(backbone.model, tokenizer, attention="bidirectional", device="cpu"), mistral.clusters
     )
-    np.testing.assert_allclose(dense(other.encode(TEXTS)), dense(mistral.encode(TEXTS)), atol=1e-6)
+    np.testing.assert_allclose(dense_rows(other.encode(TEXTS)), dense_rows(mistral.encode(TEXTS)), atol=1e-6)
 
 
 def test_pruning_keeps_the_largest_and_the_length(model):
-    whole = dense(model.encode(TEXTS))
-    for row, short in zip(whole, dense(changed(model, max_active_dims=3).encode(TEXTS))):
+    whole = dense_rows(model.encode(TEXTS))
+    for row, short in zip(whole, dense_rows(changed(model, max_active_dims=3).encode(TEXTS))):
         kept = np.flatnonzero(short)
         assert len(kept) == min(3, np.count_nonzero(row))
         if len(kept):
             assert row[kept].min() >= np.delete(row, kept).max()
             np.testing.assert_allclose(short[kept], row[kept] / np.linalg.norm(row[kept]), rtol=1e-5)
-    assert dense(changed(changed(model, max_active_dims=3), max_active_dims=None).encode(TEXTS)) == (
+    assert dense_rows(changed(changed(model, max_active_dims=3), max_active_dims=None).encode(TEXTS)) == (
         pytest.approx(whole)
     )
 
@@ -214,7 +211,7 @@ def test_pruning_keeps_the_largest_and_the_length(model):
 def test_truncation_is_counted_and_said(bert):
     with pytest.warns(UserWarning, match=r"2 of 3 texts are longer than the 64 tokens .*; 39 tokens .*at most 38"):
         found = bert.encode(["car", "horse " * 100, "man " * 63])
-    np.testing.assert_allclose(dense(found)[1], dense(bert.encode("horse " * 62))[0], atol=1e-5)
+    np.testing.assert_allclose(dense_rows(found)[1], dense_rows(bert.encode("horse " * 62))[0], atol=1e-5)
 
 
 NO_TOKENS, FIVE_TOKENS = np.zeros(0, np.int64), np.zeros(5, np.int64)
@@ -304,7 +301,7 @@ def test_an_adapter_is_stored_as_asked_beside_the_name_of_its_backbone(mistral, 
     adapter = random_adapter(tmp_path / "adapter", name)
     backbone = pellucid.transformer.backbone.open_backbone(name, adapter=adapter, device="cpu")
     model = LexiconEmbedder(backbone, mistral.clusters)
-    assert np.abs(dense(model.encode(TEXTS)) - dense(mistral.encode(TEXTS))).max() > 0.01
+    assert np.abs(dense_rows(model.encode(TEXTS)) - dense_rows(mistral.encode(TEXTS))).max() > 0.01
     model.save_pretrained(tmp_path / "model", backbone_name=name, dtype=dtype)
     assert {file.name for file in folder.iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
     assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == name
@@ -312,7 +309,7 @@ def test_an_adapter_is_stored_as_asked_beside_the_name_of_its_backbone(mistral, 
     assert {tensor.dtype for tensor in stored.values()} == {getattr(torch, dtype)}
     assert {tensor.dtype for tensor in again.backbone.adapter[1].values()} == {torch.float32}
     assert all(torch.equal(again.backbone.adapter[1][key], stored[key].float()) for key in stored)
-    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(model.encode(TEXTS)), atol=tolerance)
+    np.testing.assert_allclose(dense_rows(again.encode(TEXTS)), dense_rows(model.encode(TEXTS)), atol=tolerance)
     with pytest.raises(ModelFolderError, match="another model than the one that it was made with"):
         LexiconEmbedder.from_pretrained(tmp_path / "model", backbone=mistral.backbone)
     backbone.adapter[1][min(stored)][0, 0] = 1e6

@@ -240,7 +240,6 @@ TESTS = [
 ]
 # Left out: what starts other processes, counts memory or threads, or runs libraries that stop under AddressSanitizer.
 LEFT_OUT = "level or without_the_library or memory or tensors or kmeans or other_libraries or fork or spawn or torch"
-PROGRAM = "from pellucid.native.library import library; print(library()._name)"
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +254,7 @@ def environment(tmp_path_factory):
 @pytest.mark.parametrize("level", library.LEVELS)
 def test_nothing_outside_given_memory_is_read_or_written(environment, level):
     env = {**environment, "PELLUCID_NATIVE": level}
-    done = run(["-c", PROGRAM], env)
+    done = run(["-c", "from pellucid.native.library import library; print(library()._name)"], env)
     if "at most" in done.stderr:
         pytest.skip(f"this processor cannot do {level}")
     assert Path(done.stdout).is_relative_to(env["PYTHONPATH"].partition(os.pathsep)[0]), done.stderr[-3000:]

@@ -17,6 +17,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 import pellucid
+from pellucid.core.arrays import l2_normalize
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
@@ -216,18 +217,13 @@ def test_pairs_come_together_while_the_teacher_is_followed():
     teacher = extraction.teacher_vectors[:200].astype(float)
 
     def found(table):
-        first, second = (unit(side.means(table)[:200]) for side in (bags, others))
+        first, second = (l2_normalize(side.means(table)[:200]) for side in (bags, others))
         return float(((first @ second.T).argmax(axis=1) == np.arange(200)).mean())
 
     assert found(alone) < 0.1 and found(together) > 0.9
     compared = ((together, bags), (together, others), (alone, others))
-    follows = [agreement(unit(side.means(table)[:200]), teacher) for table, side in compared]
+    follows = [agreement(l2_normalize(side.means(table)[:200]), teacher) for table, side in compared]
     assert follows[0] > 0.7 and follows[1] > follows[2] + 0.1
-
-
-def unit(rows):
-    """Return rows at length 1."""
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def test_neighbourhoods_hold_every_sentence_once():
