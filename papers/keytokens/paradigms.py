@@ -292,29 +292,42 @@ def values_of(rows: Sequence[Mapping[str, Any]], side: Side) -> Vectors:
 
 
 def figures(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Figure]]:
-    """Yield what the page shows; a claim whose ways were not all measured is left out."""
-    shown = {
+    """Yield what the page shows of Table 1 and Table 5; a claim whose ways were not all measured is left out."""
+    rates = {
         "Hit@10": "plain hit", "LAR": "plain lar", "GAR": "plain gar", "weighted LAR": "plain weighted_lar",
-        "GAR, centred": "centred gar", "v1": "v1", "v1's share of v": "dominance", "like and dislike": "opposite",
-        "two things liked": "other",
+        "GAR, centred": "centred gar", "v1": "v1", "v1's share of v": "dominance",
     }  # fmt: skip
+    cosines = {"like and dislike": "opposite", "two things liked": "other"}
+    heads = ["claim", "measured here", "difference", "the paper", "verdict"]
     rows = [{**row, "beside": row["opposite"] - row["other"]} for row in rows]
-    names = list(dict.fromkeys(row["way"] for row in rows))
+    names = {way: way in (RELATEDNESS, SIMILARITY) for way in dict.fromkeys(row["way"] for row in rows)}
+    for of_table5, columns, label in ((False, rates, "claims"), (True, cosines, "opposites")):
+        chosen = [row for row in rows if names[row["way"]] == of_table5]
+        if chosen:
+            yield "tunings" if of_table5 else "ways", table_of(chosen, columns)
+            yield label, Table(heads, list(claims_of(chosen)), len(heads))
+    yield "level", f"{rows[0]['level']:.1f}"
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
+    """Return the mean of each way over seeds, and half of its 95 % interval."""
     lines = []
-    for name in names:
-        found = [mean_interval(values_of(rows, (name, figure))) for figure in shown.values()]
+    for name in dict.fromkeys(row["way"] for row in rows):
+        found = [mean_interval(values_of(rows, (name, figure))) for figure in columns.values()]
         halves = [f" ± {(one.high - one.low) / 2:.1f}" if WAYS[name].pairs else "" for one in found]
         lines.append([name, *(f"{one.value:.1f}{half}" for one, half in zip(found, halves))])
-    yield "ways", Table(["", *shown], lines)
-    claims: list[list[Cell]] = []
+    return Table(["", *columns], lines)
+
+
+def claims_of(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Cell]]:
+    """Yield what came of each claim."""
+    names = {row["way"] for row in rows}
     for text, above, below, paper in CLAIMS:
-        if {above[0], below[0]} <= {*names}:
+        if {above[0], below[0]} <= names:
             sides = values_of(rows, above), values_of(rows, below)
             said = " and ".join(f"{side.mean():.1f}" for side in sides)
             gain = mean_interval(sides[0] - sides[1], n_seeds=max(map(len, sides)))
-            claims.append([text, said, gain.signed(), paper, gain.difference_verdict()])
-    yield "claims", Table(["claim", "measured here", "difference", "the paper", "verdict"], claims, 5)
-    yield "level", f"{rows[0]['level']:.1f}"
+            yield [text, said, gain.signed(), paper, gain.difference_verdict()]
 
 
 def run(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:

@@ -109,7 +109,7 @@ def test_claims_follow_from_pairs_of_seeds_and_fewer_than_five_decide_nothing(se
 
 def test_like_and_dislike_stand_beside_two_things_liked():
     rows = [*rows_of(RELATEDNESS, 5, opposite=80.0, other=60.0), *rows_of(SIMILARITY, 5, opposite=75.0, other=50.0)]
-    plain, beside = dict(paradigms.figures(rows))["claims"].rows
+    plain, beside = dict(paradigms.figures(rows))["opposites"].rows
     assert plain[1:3] == ["80.0 and 75.0", "+5.0 (+5.0 to +5.0)"]
     assert beside[1:3] == ["20.0 and 25.0", "-5.0 (-5.0 to -5.0)"]
 
