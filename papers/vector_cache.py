@@ -45,7 +45,7 @@ class CachedEncoder:
 
     def __call__(self, texts: list[str]) -> Any:
         """Return one row for each text, encoding what is not yet known."""
-        keys = [_key(text) for text in texts]
+        keys = [hashlib.sha256(text.encode()).digest()[:16] for text in texts]
         missing = {key: text for key, text in zip(keys, texts) if key not in self._place}
         if missing:
             self._refresh()  # another process may have encoded them
@@ -75,9 +75,7 @@ class CachedEncoder:
         """Take in the shards that were written since the last look."""
         total = 0 if self._rows is None else self._rows.shape[0]
         blocks = [self._rows] if total else []
-        for path in sorted(self._folder.glob("*.npz")):
-            if path.name in self._read:
-                continue
+        for path in sorted(path for path in self._folder.glob("*.npz") if path.name not in self._read):
             with np.load(path) as shard:
                 keys, rows = shard["keys"], _rows_in(shard)
             self._place.update((key.tobytes(), total + i) for i, key in enumerate(keys))
@@ -94,10 +92,6 @@ def _rows_in(shard: Any) -> Any:
     if "rows" in shard:
         return shard["rows"]
     return sparse.csr_matrix((shard["data"], shard["indices"], shard["indptr"]), shape=tuple(shard["shape"]))
-
-
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 def unit_rows(rows: npt.NDArray[np.floating]) -> Vectors:

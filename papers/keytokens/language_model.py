@@ -202,13 +202,9 @@ def rates(bench: Bench, name: str, pooling: str) -> dict[str, Any]:
     for kind, adjustment in (("plain", Adjustment()), ("centred", mean_adjustment(rows))):
         given[kind] = embedded_texts(model.with_adjustment(adjustment), texts, embeddings=rows)
         if name == PLAIN and pooling in ("mean", "prompt_eol"):
-            given[f"{kind}, of another text"] = moved_on(given[kind])
+            moved = np.roll(np.asarray(given[kind].embeddings), -1, axis=0)  # a control: each has the next text's
+            given[f"{kind}, of another text"] = replace(given[kind], embeddings=moved)
     return {"rates": rates_of(given)}
-
-
-def moved_on(given: EmbeddedTexts) -> EmbeddedTexts:
-    """Return the texts with each the embedding of the next: a control."""
-    return replace(given, embeddings=np.roll(np.asarray(given.embeddings), -1, axis=0))
 
 
 def rates_of(given: dict[str, EmbeddedTexts]) -> dict[str, dict[str, Any]]:

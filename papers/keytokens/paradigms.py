@@ -298,13 +298,12 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Figure]]:
         "GAR, centred": "centred gar", "v1": "v1", "v1's share of v": "dominance",
     }  # fmt: skip
     cosines = {"like and dislike": "opposite", "two things liked": "other"}
-    heads = ["claim", "measured here", "difference", "the paper", "verdict"]
     rows = [{**row, "beside": row["opposite"] - row["other"]} for row in rows]
-    names = {way: way in (RELATEDNESS, SIMILARITY) for way in dict.fromkeys(row["way"] for row in rows)}
     for of_table5, columns, label in ((False, rates, "claims"), (True, cosines, "opposites")):
-        chosen = [row for row in rows if names[row["way"]] == of_table5]
+        chosen = [row for row in rows if (row["way"] in (RELATEDNESS, SIMILARITY)) == of_table5]
         if chosen:
             yield "tunings" if of_table5 else "ways", table_of(chosen, columns)
+            heads = ["claim", "measured here", "difference", "the paper", "verdict"]
             yield label, Table(heads, list(claims_of(chosen)), len(heads))
     yield "level", f"{rows[0]['level']:.1f}"
 
@@ -314,8 +313,9 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> T
     lines = []
     for name in dict.fromkeys(row["way"] for row in rows):
         found = [mean_interval(values_of(rows, (name, figure))) for figure in columns.values()]
-        halves = [f" ± {(one.high - one.low) / 2:.1f}" if WAYS[name].pairs else "" for one in found]
-        lines.append([name, *(f"{one.value:.1f}{half}" for one, half in zip(found, halves))])
+        lines.append(
+            [name, *(f"{i.value:.1f}" + f" ± {(i.high - i.low) / 2:.1f}" * bool(WAYS[name].pairs) for i in found)]
+        )
     return Table(["", *columns], lines)
 
 
@@ -325,9 +325,9 @@ def claims_of(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Cell]]:
     for text, above, below, paper in CLAIMS:
         if {above[0], below[0]} <= names:
             sides = values_of(rows, above), values_of(rows, below)
-            said = " and ".join(f"{side.mean():.1f}" for side in sides)
             gain = mean_interval(sides[0] - sides[1], n_seeds=max(map(len, sides)))
-            yield [text, said, gain.signed(), paper, gain.difference_verdict()]
+            means = " and ".join(f"{side.mean():.1f}" for side in sides)
+            yield [text, means, gain.signed(), paper, gain.difference_verdict()]
 
 
 def run(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:

@@ -135,17 +135,14 @@ class Languages:
             bags = Bags.from_sentences(
                 [text for code in codes for text in self.brought[code].sentences], start.vocabulary
             )
-            teacher = np.concatenate([self._teacher_vectors(code) for code in codes])
+            extracted = [join_extractions([self.extracted[code]]) for code in codes]  # less what each language shares
+            teacher = np.concatenate([one.teacher_vectors[: FOREIGN.max_sentences] for one in extracted])
             settings = replace(_TRAINING, steps=_TRAINING.steps * len(codes))
             known = {word for code in codes for word in self.brought[code].words if word in start.vocabulary}
             rows = [start.vocabulary.row(word) for word in known]
             total[rows] += refine(start.vectors.astype(np.float32), bags, teacher, settings)[rows]
             times[rows] += 1
         return StaticEmbedder(start.vocabulary, total / np.maximum(times, 1))
-
-    def _teacher_vectors(self, code: str) -> npt.NDArray[np.float16]:
-        """Return the teacher's vectors of a language's sentences, less what all of the language share."""
-        return join_extractions([self.extracted[code]]).teacher_vectors[: FOREIGN.max_sentences]
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
