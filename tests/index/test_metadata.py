@@ -6,7 +6,6 @@ import enum
 import json
 import math
 import uuid
-import warnings
 from functools import partial
 from pathlib import Path
 
@@ -131,7 +130,8 @@ def test_any_metadata_becomes_plain(metadata):
             assert type(item) is not int or abs(item) <= 2**53
 
 
-def test_a_frame_of_every_type_is_metadata(tmp_path):
+@pytest.mark.filterwarnings("error")
+def test_a_frame_of_every_type_is_metadata(index_of):
     frame = pd.DataFrame(
         {
             "price": [1.5, None],
@@ -144,21 +144,18 @@ def test_a_frame_of_every_type_is_metadata(tmp_path):
             "owner": [{"name": "me"}, None],
         }
     )
-    with Index.create(tmp_path / "index", {}) as index:
-        with pytest.warns(UserWarning, match="the field 'image' is left out where it holds bytes that are no text"):
-            index.add(["a loan", "a cat"], ids=["1", "2"], metadata=frame)
-        assert index["1"].metadata == {
-            "price": 1.5, "day": "2024-01-02T00:00:00", "src": "x", "count": 1, "kind": "a", "span": 3600,
-            "owner.name": "me",
-        }  # fmt: skip
-        assert index["2"].metadata == {} and index.verify() == []
-        for name in index["1"].metadata:
-            assert [hit.id for hit in index.search("loan cat", where={name: {"exists": False}})] == ["2"]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            index.update("2", metadata={"big": 2**60, "nothing": pd.NaT})
-        assert index["2"].metadata == {"big": str(2**60)}
-        assert [hit.id for hit in index.search("cat", where={"big": 2**60})] == ["2"]
+    with pytest.warns(UserWarning, match="the field 'image' is left out where it holds bytes that are no text"):
+        index = index_of(["a loan", "a cat"], ids=["1", "2"], metadata=frame)
+    assert index["1"].metadata == {
+        "price": 1.5, "day": "2024-01-02T00:00:00", "src": "x", "count": 1, "kind": "a", "span": 3600,
+        "owner.name": "me",
+    }  # fmt: skip
+    assert index["2"].metadata == {} and index.verify() == []
+    for name in index["1"].metadata:
+        assert [hit.id for hit in index.search("loan cat", where={name: {"exists": False}})] == ["2"]
+    index.update("2", metadata={"big": 2**60, "nothing": pd.NaT})
+    assert index["2"].metadata == {"big": str(2**60)}
+    assert [hit.id for hit in index.search("cat", where={"big": 2**60})] == ["2"]
 
 
 # --- Dates ---

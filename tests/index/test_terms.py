@@ -40,11 +40,14 @@ languages = st.sampled_from(["english", "german", "none"])
 
 
 @given(texts, languages)
-def test_terms_and_their_places_agree(text, language):
+def test_terms_and_their_places_agree_and_equal_texts_have_equal_terms(text, language):
     analyser = Analyser(language)
     terms, spans = analyser.term_positions(text)
     assert Counter(terms) == Counter(analyser.terms(text))
     assert all(0 <= start < end <= len(text) for start, end in spans)
+    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
+    assert Counter(analyser.terms(forms[0])) == Counter(analyser.terms(forms[1]))
+    assert analyser.query(forms[0]).weights == analyser.query(forms[1]).weights
 
 
 @pytest.mark.parametrize("context_chars", [1, 40, 256])
@@ -54,14 +57,6 @@ def test_acronyms_are_told_by_the_tokens_around_as_by_the_whole_line(context_cha
     with patch("pellucid.index.terms._CONTEXT_CHARS", context_chars):
         terms, _ = analyser.term_positions(text)
     assert Counter(terms) == Counter(analyser.terms(text))
-
-
-@given(texts, languages)
-def test_equal_texts_have_equal_terms(text, language):
-    analyser = Analyser(language)
-    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
-    assert Counter(analyser.terms(forms[0])) == Counter(analyser.terms(forms[1]))
-    assert analyser.query(forms[0]).weights == analyser.query(forms[1]).weights
 
 
 RUNS = st.text(st.sampled_from("猫東京都我一只がカナー서울은학교에서ㅋ한กำแพงເກົ່າခြင်း"), min_size=1, max_size=8).filter(
@@ -133,8 +128,12 @@ def test_the_terms_of_a_text(text, terms):
 def test_stop_words_are_those_of_the_user():
     assert Counter(Analyser(stop_words=[]).terms("the vitamin C, it")) == Counter(["the", "vitamin", "c", "it"])
     assert sorted(Analyser("german").terms("die H\u00e4user und A")) == ["a", "die", "haus", "und"]
-    words = Analyser("german", ["die", "UND"]).terms("die H\u00e4user und UND so DIE")
-    assert sorted(words) == ["DIE", "UND", "haus", "so"]
+    assert sorted(Analyser("german", ["die", "UND"]).terms("die H\u00e4user und UND so DIE")) == [
+        "DIE",
+        "UND",
+        "haus",
+        "so",
+    ]
     assert sorted(Analyser(stop_words=["team"]).terms("our IT, the team")) == ["IT", "it", "our", "the"]
 
 
@@ -216,13 +215,11 @@ def test_what_carries_the_meaning_decides(index_of, query, right, others):
     ],
 )
 def test_what_is_not_searched_is_named(index_of, query, unknown, ignored):
-    index = index_of(["apple pear", "서울에서 사과"])
-    hits = index.search(query)
+    hits = index_of(["apple pear", "서울에서 사과"]).search(query)
     assert (hits.unknown, hits.ignored, hits.has_known_words) == (unknown, ignored, True)
     plain = hits.to_dict()
     assert (plain["unknown"], plain["ignored"]) == (list(unknown), list(ignored))
-    shown = str(hits)
-    assert all(word in shown for word in unknown + ignored)
+    assert all(word in str(hits) for word in unknown + ignored)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +239,7 @@ def test_what_is_not_searched_is_named(index_of, query, unknown, ignored):
 def test_a_word_that_no_document_has_gets_a_suggestion(index_of, word, instead, documents):
     texts = ["a password manager", "the Password " * 20, "password of the manager", "alte Häuser, boar, boat",
              "большой город, boat, coal"]  # fmt: skip
-    index = index_of(texts, language="none", passage_characters=100)
-    hits = index.search(f"{word} the")
+    hits = index_of(texts, language="none", passage_characters=100).search(f"{word} the")
     assert hits.suggestions == (((word, instead, documents),) if documents else ())
     assert (f'did you mean "{instead}" ({documents} document' in str(hits)) == bool(documents)
 
@@ -268,14 +264,12 @@ def test_a_note_is_a_warning_where_something_may_be_wrong(index_of, query, optio
 
 
 def test_an_acronym_in_lower_case_is_not_named_where_it_is_searched(index_of):
-    index = index_of(["guidelines of the WHO"])
-    hits = index.search("who guidelines")
+    hits = index_of(["guidelines of the WHO"]).search("who guidelines")
     assert hits.ignored == () and [row.name for row in hits[0].reasons.top()] == ["guidelines", "who"]
 
 
 def test_without_bm25_what_no_model_knows_is_named(index_of, fruit):
-    index = index_of(["apple pear"], models=fruit, bm25=False)
-    hits = index.search("apple zzz the")
+    hits = index_of(["apple pear"], models=fruit, bm25=False).search("apple zzz the")
     assert hits.unknown == ("zzz",) and hits.ignored == ()
     assert "Unknown to the model: zzz" in str(hits)
 
@@ -317,59 +311,38 @@ def test_a_passage_that_shares_nothing_is_no_hit(index_of, coarse, monkeypatch):
     assert index.score("query", "1").score == 0.0
 
 
-@given(st.floats(-1, 1))
-def test_min_score_leaves_out_the_others(index_of_letters, least):
-    every = index_of_letters.search("dab ace", 100)
-    assert [hit.id for hit in index_of_letters.search("dab ace", 100, min_score=least)] == [
-        hit.id for hit in every if hit.score >= least
-    ]
-    exact = every[2].score
-    assert len(index_of_letters.search("dab ace", 2, min_score=exact)) == 2
-    assert [hit.score >= exact for hit in index_of_letters.search("dab ace", 100, min_score=exact)] == [True] * sum(
-        hit.score >= exact for hit in every
-    )
-
-
-@pytest.fixture(scope="module")
-def index_of_letters(tmp_path_factory):
-    with Index.create(tmp_path_factory.mktemp("letters") / "index", {"m": SparseLetters()}) as index:
-        index.add([f"{a}{b} ace" if n % 3 else f"{b}{a}" for n, (a, b) in enumerate(zip("abcdefgh" * 5, "dcab" * 10))])
-        yield index
+def test_a_hit_whose_score_is_the_least_is_found_and_others_are_left_out(index_of):
+    texts = [f"{a}{b} ace" if n % 3 else f"{b}{a}" for n, (a, b) in enumerate(zip("abcdefgh" * 5, "dcab" * 10))]
+    index = index_of(texts, models={"m": SparseLetters()})
+    hits = index.search("dab ace", 100)
+    for least in {hit.score for hit in hits}:
+        expected = [hit.id for hit in hits if hit.score >= least]
+        assert [hit.id for hit in index.search("dab ace", 100, min_score=least)] == expected
 
 
 # --- What a score tells ---
 
 
-@pytest.fixture(scope="module")
-def calibrated(tmp_path_factory):
+def test_a_probability_tells_queries_of_other_subjects_and_is_of_the_weights_it_was_fitted_for(index_of):
     texts = [f"A lens of glass number {n} bends light of colour {n % 7} in a telescope." for n in range(60)]
-    index = Index.create(tmp_path_factory.mktemp("calibrated") / "index", {})
-    index.add(texts, ids=map(str, range(60)), metadata=[{"n": n} for n in range(60)])
+    index = index_of(texts, ids=range(60), metadata=[{"n": n} for n in range(60)])
     assert index.search("lens")[0].probability is None
     index.calibrate()
-    return index
-
-
-def test_a_probability_tells_queries_of_other_subjects(calibrated):
-    related, other = (
-        calibrated.search("glass lens telescope"),
-        calibrated.search("in number 3 of this street bread costs more and more"),
-    )
+    related = index.search("glass lens telescope")
+    other = index.search("in number 3 of this street bread costs more and more")
     assert related[0].probability > 0.9 and other[0].probability < 0.5 and " Weak: it answers " in other[0].summary()
     assert [hit.probability for hit in related] == sorted((hit.probability for hit in related), reverse=True)
-    assert "Weak" in str(other) and "Weak" not in str(related) + str(calibrated.search(other.query, offset=1))
+    assert "Weak" in str(other) and "Weak" not in str(related) + str(index.search(other.query, offset=1))
     assert [is_warning for note, is_warning in other.notes() if "Weak" in note] == [True]
-    assert calibrated.search(other.query, min_probability=0.5).hits == ()
-    assert calibrated.search(related.query, min_probability=0.5)[0].id == related[0].id
+    assert index.search(other.query, min_probability=0.5).hits == ()
+    assert index.search(related.query, min_probability=0.5)[0].id == related[0].id
     assert related.to_dict()["hits"][0]["probability"] == related[0].probability
 
-
-def test_a_probability_is_of_the_weights_it_was_fitted_for(calibrated):
     boosts = [{"where": {"n": 1}, "weight": 1}]
     for option in ({"word_weights": {"lens": 2}}, {"synonyms": {"lens": ["glass"]}}, {"boosts": boosts}):
-        assert calibrated.search("lens", **option)[0].probability is None
-    with Index.open(calibrated.folder) as reopened:
-        assert reopened.search("lens")[0].probability == calibrated.search("lens")[0].probability
+        assert index.search("lens", **option)[0].probability is None
+    with Index.open(index.folder) as reopened:
+        assert reopened.search("lens")[0].probability == index.search("lens")[0].probability
 
 
 # --- Counted in C ---
@@ -488,5 +461,4 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary():
 
 
 def test_the_first_word_that_is_read_by_its_spelling_may_be_of_a_query(index_of):
-    index = index_of(["a boat on the river"], models="static-multi")
-    assert len(index.search("supersonik")) == 1
+    assert len(index_of(["a boat on the river"], models="static-multi").search("supersonik")) == 1

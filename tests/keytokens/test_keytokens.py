@@ -23,6 +23,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import pellucid  # noqa: E402
+from pellucid.core.arrays import l2_normalize  # noqa: E402
 from pellucid.errors import ModelFolderError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment  # noqa: E402
 from pellucid.keytokens.alignment import AlignmentControl, token_alignment  # noqa: E402
@@ -44,6 +45,10 @@ def embedder(kind="llama", *, headless=False, head=None, seed=0, **values):
     return KeyTokenEmbedder(backbone, KeyTokenSettings(**{"top_k": 20, **values}), head=head)
 
 
+def masked(head=None):
+    return embedder("bert", headless=True, head=head, top_k=None)
+
+
 @pytest.fixture(scope="module")
 def llama():
     return embedder("llama")
@@ -52,21 +57,17 @@ def llama():
 @pytest.fixture(scope="module")
 def mini():
     """An encoder without a head over masked tokens, as sentence-transformers publishes them."""
-    return embedder("bert", headless=True)
+    return masked()
 
 
 # Embeddings
-
-
-def unit(vector):
-    return vector / np.linalg.norm(vector)
 
 
 @pytest.mark.parametrize(
     ("kind", "values", "read", "pool"),
     [
         ("llama", {}, "{}", lambda hidden: hidden[1:].mean(axis=0)),  # all but the tokenizer's start token
-        ("llama", {"normalize": True}, "{}", lambda hidden: unit(hidden[1:].mean(axis=0))),
+        ("llama", {"normalize": True}, "{}", lambda hidden: l2_normalize(hidden[1:].mean(axis=0))[0]),
         ("bert", {}, "{}", lambda hidden: hidden.mean(axis=0)),  # of an encoder all, as in sentence-transformers
         ("bert", {"special_tokens": False}, "{}", lambda hidden: hidden[1:-1].mean(axis=0)),
         ("gpt_neo", {"start_token": True}, "<|endoftext|>{}", lambda hidden: hidden[1:].mean(axis=0)),
@@ -127,8 +128,7 @@ def test_special_tokens_and_unused_rows_are_never_shown():
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "modernbert"])
 def test_a_masked_language_models_whole_head_is_applied_to_the_pooled_embedding(kind):
     tokenizer = word_piece()
-    built = prepare(tiny_model(kind, len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
-    model = KeyTokenEmbedder(built, KeyTokenSettings(top_k=5, pooling="last"))
+    model = KeyTokenEmbedder(backbone_of(kind, tokenizer=tokenizer), KeyTokenSettings(top_k=5, pooling="last"))
     # one state: the head's order does not matter; the same weights, its head not opened
     whole, ids = tiny_model(kind, len(tokenizer)), tokenizer(TEXTS[0], return_tensors="pt")
     with torch.inference_mode():
@@ -174,8 +174,9 @@ def test_top_k_none_keeps_all_above_zero_and_signed_keeps_negative_ones(llama):
     assert signed.encode(TEXTS[0]).toarray()[0, llama.head.shown] == pytest.approx(logits[llama.head.shown], abs=1e-4)
 
 
-def drowned():
-    """A model whose embeddings have a large part in common, against all tokens but one."""
+@pytest.mark.filterwarnings("error")
+def test_texts_whose_logits_are_all_negative_are_told_of_and_an_adjustment_helps():
+    """The embeddings have a large part in common, against all tokens but one."""
     model = embedder(seed=1)
     head, norm = model.backbone.head, model.backbone.model.model.norm
     away, forward = -head.mean(dim=0) / head.mean(dim=0).norm(), norm.forward
@@ -183,12 +184,6 @@ def drowned():
         head -= 3.0 * away  # every row has a part along the common direction
         norm.weight.fill_(1.0)
     norm.forward = lambda states: forward(states) + 40.0 * away
-    return model
-
-
-@pytest.mark.filterwarnings("error")
-def test_texts_whose_logits_are_all_negative_are_told_of_and_an_adjustment_helps():
-    model = drowned()
     with pytest.warns(UserWarning, match="no token with a logit above 0"):
         assert model.encode(TEXTS[:2]).nnz == 0
     corpus = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[7:])]
@@ -222,26 +217,22 @@ def test_the_component_is_the_first_singular_vector_and_lambda_given_or_fitted(l
 
 
 def test_a_token_stands_where_the_text_has_its_word(mini):
-    explanation = mini.with_settings(replace(mini.settings, top_k=None)).explain("The Horse is on the beach", "a horse")
+    explanation = mini.explain("The Horse is on the beach", "a horse")
     places = {"horse": (((4, 9),), ((2, 7),)), "the": (((0, 3), (16, 19)), ())}
     found = {row.name: (row.spans1, row.spans2) for row in explanation.rows if row.name in places}
     assert found and found.items() <= places.items()
 
 
 def test_shards_are_shown_as_the_word_of_the_text_or_not_at_all(mini):
-    model = mini.with_settings(replace(mini.settings, top_k=None))
-    shards = {n for n, token in enumerate(model.head.tokens) if token.rank == Rank.SHARD}
-    row = model.encode(["a quickling man"])[0]
-    explanation = model.explain("a quickling man")
+    shards = {n for n, token in enumerate(mini.head.tokens) if token.rank == Rank.SHARD}
+    row = mini.encode(["a quickling man"])[0]
+    explanation = mini.explain("a quickling man")
     part = row.data**2 / (row.data**2).sum()
-    own = set(model.encodings(["a quickling man"])[0].ids)
+    own = set(mini.encodings(["a quickling man"])[0].ids)
     unseen = float(part[[n in shards - own for n in row.indices]].sum())
     seen = [row for row in explanation.rows if row.name == "quickling"]
     assert len(seen) == 1 and seen[0].spans1 == ((2, 11),) and {"…l", "…i", "…n", "…g"} & set(seen[0].parts)
     assert explanation.remainder > 0.05 and explanation.remainder <= unseen + 1e-6
-
-
-# Edits
 
 
 # Folders
@@ -266,10 +257,6 @@ def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
 # Bad input
 
 
-def rows_of(count, width=32):
-    return np.ones((count, width), np.float32)
-
-
 test_what_cannot_be_meant_is_refused = refused(
     *((lambda llama, k=k: llama.key_tokens("a man", k), "k is") for k in (0, -1, 10_000, 2.5, True)),
     (lambda llama: llama.fitted(["a man"], "mean"), "at least two"),
@@ -286,10 +273,10 @@ test_what_cannot_be_meant_is_refused = refused(
         lambda: KeyTokenEmbedder(backbone_of("llama", "causal", headless=True), KeyTokenSettings(top_k=5)),
         "not its head",
     ),
-    (lambda llama: KeyTokenEmbedder(llama.backbone, head=rows_of(50)), "not of the same model"),
-    (lambda llama: TokenHead(rows_of(50_000, 8), llama.backbone.tokenizer), "not of the same model"),
+    (lambda llama: KeyTokenEmbedder(llama.backbone, head=np.ones((50, 32), np.float32)), "not of the same model"),
+    (lambda llama: TokenHead(np.ones((50_000, 8), np.float32), llama.backbone.tokenizer), "not of the same model"),
     (
-        lambda llama: KeyTokenEmbedder(llama.backbone, head=rows_of(len(llama.head), 16)),
+        lambda llama: KeyTokenEmbedder(llama.backbone, head=np.ones((len(llama.head), 16), np.float32)),
         "rows of the head have 16 dimensions",
     ),
     (
@@ -351,10 +338,6 @@ def own_of(aligned, text):
     return {n for n in ids if n in set(aligned.head.shown.tolist())}
 
 
-def masked(head=None):
-    return embedder("bert", headless=True, head=head, top_k=None)
-
-
 @pytest.fixture(scope="module")
 def aligned():
     """An encoder with a head made for these texts: a token's row is the mean of the texts that hold it."""
@@ -368,13 +351,11 @@ def aligned():
 
 def test_the_rate_is_the_share_of_a_texts_tokens_among_as_many_first_ones(aligned):
     found = token_alignment(aligned, SAMPLES)
-    by_hand = []
-    for text in SAMPLES:
-        own = own_of(aligned, text)
-        ids = aligned.decode(aligned.embed([text]), len(own)).ids[0]
-        by_hand.append(len(own & set(ids.tolist())) / len(own))
-    assert found.rate == pytest.approx(np.mean(by_hand)) and found.texts == len(set(SAMPLES))
-    assert found.tokens == pytest.approx(np.mean([len(own_of(aligned, text)) for text in SAMPLES]))
+    own = [own_of(aligned, text) for text in SAMPLES]
+    first = [aligned.decode(row[None], len(ids)).ids[0].tolist() for row, ids in zip(aligned.embed(SAMPLES), own)]
+    shares = [len(ids.intersection(decoded)) / len(ids) for ids, decoded in zip(own, first)]
+    assert found.rate == pytest.approx(np.mean(shares)) and found.texts == len(set(SAMPLES))
+    assert found.tokens == pytest.approx(np.mean(list(map(len, own))))
     rotated, another = found.controls
     assert another.rate == pytest.approx(found.rate - another.gain) and rotated.low < rotated.gain < rotated.high
 
@@ -384,9 +365,7 @@ def test_a_head_that_means_its_tokens_is_told_from_one_that_does_not(aligned):
     assert found.verdict == "aligned" and all(one.is_beaten for one in found.controls)
     rows = aligned.head.rows().copy()
     rows[aligned.head.shown] = np.roll(rows[aligned.head.shown], 7, axis=0)  # each token has the row of another
-    shifted = token_alignment(
-        embedder("bert", headless=True, head=rows, top_k=None).with_adjustment(aligned.adjustment), SAMPLES
-    )
+    shifted = token_alignment(masked(rows).with_adjustment(aligned.adjustment), SAMPLES)
     assert shifted.verdict != "aligned" and shifted.rate < found.rate
 
 
@@ -403,17 +382,14 @@ def test_a_control_is_beaten_if_all_of_the_interval_is_above_0(low, high, beaten
     assert AlignmentControl("one", 0.5, 0.1, low, high).is_beaten is beaten
 
 
-def test_texts_given_twice_or_without_a_token_are_counted_not_measured(aligned):
+def test_texts_given_twice_or_without_a_token_are_counted_and_said_not_measured(aligned):
     found = token_alignment(aligned, [*SAMPLES, "", SAMPLES[0]])
     assert (
         found.skipped == 2 + len(SAMPLES) - len(set(SAMPLES)) and found.rate == token_alignment(aligned, SAMPLES).rate
     )
     assert token_alignment(aligned, SAMPLES, draws=2, seed=1).controls[0].rate != found.controls[0].rate
-
-
-def test_views(aligned):
-    said = check_views(token_alignment(aligned, [*SAMPLES, ""]))
-    assert "Token alignment" in said and "the head rotated" in said and "1 text left out" in said
+    said = check_views(found)
+    assert "Token alignment" in said and "the head rotated" in said and f"{found.skipped} texts left out" in said
 
 
 test_what_cannot_be_decided_is_refused = refused(

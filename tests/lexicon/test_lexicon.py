@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from families import dense_rows
+from families import dense_rows, reopened
 from refusals import refused
 from tiny_models import backbone_of, byte_level, random_adapter, saved_backbone, sentence_piece, tiny_lexicon
 
@@ -46,11 +46,6 @@ def model(request):
 
 def changed(model, **settings):
     return model.with_settings(replace(model.settings, **settings))
-
-
-def saved(model, folder, **options):
-    model.save_pretrained(folder, **options)
-    return folder
 
 
 # Reading: which tokens are the text's own
@@ -118,10 +113,9 @@ def test_the_authors_masks_are_reproduced():
 
 
 def test_a_long_text_loses_its_end_and_never_the_tokens_around_it():
-    tokenizer = _BYTE_LEVEL
     short, long = reader_of(end_token=True, max_length=20).read(["the car", "the car " * 20], instructed=True)
-    assert len(long.ids) == 20 and long.ids[-1] == tokenizer.eos_token_id and short.cut == 0
-    assert long.cut == len(tokenizer("the car " * 20)["input_ids"]) - len(long.spans)
+    assert len(long.ids) == 20 and long.ids[-1] == _BYTE_LEVEL.eos_token_id and short.cut == 0
+    assert long.cut == len(_BYTE_LEVEL("the car " * 20)["input_ids"]) - len(long.spans)
     assert long.ids[: long.first + 1] == short.ids[: short.first + 1]
 
 
@@ -183,13 +177,12 @@ def test_the_instruction_is_told_and_never_pooled(mistral):
 
 
 def test_the_tokenizers_padding_and_truncation_do_not_matter(mistral):
-    backbone = mistral.backbone
     tokenizer = sentence_piece()
     tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
     tokenizer.pad_token, tokenizer.padding_side = "<unk>", "left"
     tokenizer(["a", "the horse"], padding=True, truncation=True, max_length=4)  # sets both in its backend
     other = LexiconEmbedder(
-        prepare(backbone.model, tokenizer, attention="bidirectional", device="cpu"), mistral.clusters
+        prepare(mistral.backbone.model, tokenizer, attention="bidirectional", device="cpu"), mistral.clusters
     )
     np.testing.assert_allclose(dense_rows(other.encode(TEXTS)), dense_rows(mistral.encode(TEXTS)), atol=1e-6)
 
@@ -221,9 +214,6 @@ def one_cluster(assignment, width):
     return Clusters(assignment, np.ones((1, width), np.float32), ["one"], [("a",)])
 
 
-NAMED_SETTINGS = LexiconSettings(instructed_template=INSTRUCTED, instruction="find", max_length=5)
-
-
 test_parts_and_settings_that_make_no_model_are_refused = pytest.mark.usefixtures("outside_allowed")(refused(
     *((lambda bert, change=change: changed(bert, **change), message) for change, message in [
         ({"pooling": "mean"}, "pooling is 'mean'"),
@@ -232,7 +222,7 @@ test_parts_and_settings_that_make_no_model_are_refused = pytest.mark.usefixtures
         ({"max_length": 65}, "max_length is 65; the backbone reads 64"),
         ({"shift": "yes"}, "shift is 'yes'"),
     ]),
-    (lambda: Reader(_BYTE_LEVEL, NAMED_SETTINGS).read(["a"], instructed=True), "the prompt fills it"),
+    (lambda: reader_of(max_length=5).read(["a"], instructed=True), "the prompt fills it"),
     (lambda: Reader(object(), LexiconSettings()), "gives no character offsets"),
     (lambda bert: LexiconEmbedder(bert.backbone, one_cluster(NO_TOKENS, 8)), "centroids have 8 .* backbone 32"),
     (lambda bert: LexiconEmbedder(bert.backbone, one_cluster(FIVE_TOKENS, 32)), "of 5 tokens and the backbone's"),
@@ -246,8 +236,7 @@ test_parts_and_settings_that_make_no_model_are_refused = pytest.mark.usefixtures
         ).encode("horse"),
         "NaN or infinity",
     ),
-    (lambda bert, tmp_path: LexiconEmbedder.from_pretrained(
-        saved(bert, tmp_path / "m", backbone_name=str(tmp_path / "gone"))),
+    (lambda bert, tmp_path: reopened(bert, tmp_path / "m", backbone_name=str(tmp_path / "gone")),
      r"needs the transformer.*gone.*backbone='the/folder'", ModelFolderError),
 ))  # fmt: skip
 

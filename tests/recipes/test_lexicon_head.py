@@ -65,8 +65,7 @@ def test_the_map_is_least_squares(backbone, clusters):
     fitted = fit_head(backbone, clusters, TEXTS, firing=0.1)
     expected, states, tokens = by_least_squares(backbone, clusters)
     logits = states @ fitted.clusters.centroids.T.astype(np.float64) + fitted.bias
-    own = expected[np.arange(len(tokens)), clusters.assignment[tokens]].mean()
-    scaled = 5 * expected / own
+    scaled = 5 * expected / expected[np.arange(len(tokens)), clusters.assignment[tokens]].mean()
     np.testing.assert_allclose(logits - logits.mean(), scaled - scaled.mean(), atol=1e-3)
     assert fitted.own_share == pytest.approx(np.mean(expected.argmax(axis=1) == clusters.assignment[tokens]))
 

@@ -5,6 +5,7 @@ import lzma
 import numpy as np
 import pytest
 
+from files import written
 from pellucid.errors import CorpusError, InputError
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.bags import Bags
@@ -72,16 +73,13 @@ def test_a_model_of_two_teachers_follows_them_together(teachers, tmp_path, monke
     assert moved[0] > 0 > moved[1]
 
 
-def of_other_text(teacher, folder):
-    texts = ((n, sentences(20, seed=n)) for n in (0, 1))
-    join_extractions([extract(teacher, corpus, folder / str(n), ExtractionSettings()) for n, corpus in texts])
-
-
 test_what_cannot_be_joined_is_refused = refused(
     *((lambda teachers, tmp_path, weights=weights: made(teachers, tmp_path, weights),
        "2 teachers need as many numbers above 0") for weights in (
         [1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0])),
-    (lambda teachers, tmp_path: of_other_text(teachers[0], tmp_path), "read different text"),
+    (lambda teachers, tmp_path: join_extractions([
+        extract(teachers[0], sentences(20, seed=n), tmp_path / str(n), ExtractionSettings()) for n in (0, 1)]),
+     "read different text"),
 )  # fmt: skip
 
 
@@ -112,8 +110,7 @@ def pairs_of(count, seed, german="de{}"):
 
 
 def write(path, pairs):
-    path.write_text("".join(f"{one}\t{other}\n" for one, other in pairs), encoding="utf-8")
-    return path
+    return written(path, "".join(f"{one}\t{other}\n" for one, other in pairs))
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +213,7 @@ def tatoeba(opened):
 
 
 def packed(path, *lines):
-    path.write_bytes(lzma.compress("".join(f"{line}\n" for line in ("en\txx", *lines)).encode()))
-    return path
+    return written(path, lzma.compress("".join(f"{line}\n" for line in ("en\txx", *lines)).encode()))
 
 
 def test_pairs_share_a_translation_and_differ_in_letters(tatoeba, tmp_path):

@@ -7,7 +7,6 @@ import warnings
 import zipfile
 from contextlib import nullcontext
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from commands import run_command
-from pellucid import CorpusFile, duplicates
-from pellucid.bulk import write_kept
+from files import written
+from pellucid import CorpusFile
 from pellucid.cli.output import write_table
 from pellucid.errors import CorpusError
 from pellucid.index.records import read_documents
@@ -41,7 +40,7 @@ def rows_of(table):
     return [{"id": str(number), "text": text, "note": note} for number, (text, note) in enumerate(cells, 1)]
 
 
-def written(table):
+def numbered(table):
     return [[str(number), *row] for number, row in enumerate(table, 1)]
 
 
@@ -49,7 +48,7 @@ def write_csv(path, table, *, encoding="utf-8", start="", **form):
     """Write a table as csv.writer does."""
     with open(path, "w", newline="", encoding=encoding) as file:
         file.write(start)
-        csv.writer(file, **form).writerows([NAMES, *written(table)])
+        csv.writer(file, **form).writerows([NAMES, *numbered(table)])
     return path
 
 
@@ -99,7 +98,7 @@ def test_dialects_of_csv(folder, table, delimiter, end, quoting):
 def test_tabs_without_quoting(folder, table):
     """A row a line, whatever stands in the cells; only a file that is quoted throughout loses its marks."""
     path = folder / "raw.tsv"
-    path.write_text("".join("\t".join(row) + "\n" for row in [NAMES, *written(table)]), encoding="utf-8")
+    path.write_text("".join("\t".join(row) + "\n" for row in [NAMES, *numbered(table)]), encoding="utf-8")
     rows, _ = read(path)
     assert len(rows) == len(table)
     if rows != rows_of(table):  # each cell that has a mark is quoted as a writer would
@@ -113,7 +112,7 @@ def test_tabs_without_quoting(folder, table):
 )
 def test_pandas(folder, table, delimiter, index, packed):
     path = folder / f"pandas.csv{packed}"
-    pd.DataFrame(written(table), columns=NAMES).to_csv(path, sep=delimiter, index=index)
+    pd.DataFrame(numbered(table), columns=NAMES).to_csv(path, sep=delimiter, index=index)
     expected = rows_of(table)
     if index and delimiter != "\t":  # an unnamed column before the others
         assert any("column 1 has no name" in line for line in read(path)[1])
@@ -124,7 +123,7 @@ def test_pandas(folder, table, delimiter, index, packed):
 
 @given(TABLES, st.sampled_from([",", ";", "\t"]), st.sampled_from(["necessary", "always", "non_numeric"]))
 def test_polars(folder, table, delimiter, style):
-    frame = pytest.importorskip("polars").DataFrame(written(table), schema=NAMES, orient="row")
+    frame = pytest.importorskip("polars").DataFrame(numbered(table), schema=NAMES, orient="row")
     frame.write_csv(folder / "polars.csv", separator=delimiter, quote_style=style)
     assert same_or_said(folder / "polars.csv", rows_of(table)) or delimiter == "\t"
 
@@ -208,13 +207,13 @@ def test_json_of_pandas(tmp_path, orient):
 
 def test_workbooks(tmp_path):
     book = openpyxl.Workbook()
-    rows = [
+    for row in (
+        [None],
         ["ID", " Text ", "day", "n"],
         [1, "first", datetime(2024, 1, 2), 0.5],
         [2, 1984, None, None],
         [3, None, None, 7],
-    ]
-    for row in [[None], *rows]:
+    ):
         book.active.append(row)
     book.create_sheet("more")
     book.save(tmp_path / "x.xlsx")
@@ -265,9 +264,7 @@ def test_a_workbook_says_which_cells_it_cuts(tmp_path, capsys):
 
 def _workbook(path, rows):
     """Write a workbook whose sheet holds some XML below a header with the column text."""
-    book = openpyxl.Workbook()
-    book.active.append(["text"])
-    book.save(path)
+    pd.DataFrame(columns=["text"]).to_excel(path, index=False)
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     sheet = "xl/worksheets/sheet1.xml"
@@ -298,13 +295,12 @@ def test_hostile_workbooks_are_bounded(tmp_path, rows, said):
 
 
 def test_errors_are_missing_and_formulas_without_a_value_are_named(tmp_path):
-    book = openpyxl.Workbook()
-    for row in (["id", "text", "price"], ["a", "a tulip", 5], ["b", "a rose", "#N/A"], ["c", "a daisy", "#DIV/0!"]):
-        book.active.append(row)
-    book.save(tmp_path / "t.xlsx")
+    texts = ["a tulip", "a rose", "a daisy"]
+    frame = pd.DataFrame({"id": list("abc"), "text": texts, "price": [5, "#N/A", "#DIV/0!"]})
+    frame.to_excel(tmp_path / "t.xlsx", index=False)
     assert [record.metadata for record in read_documents(tmp_path / "t.xlsx")] == [{"price": 5}, {}, {}]
-    book.active["B3"] = '="a rose for "&"Anna"'
-    book.save(tmp_path / "t.xlsx")
+    frame.loc[1, "text"] = '="a rose for "&"Anna"'
+    frame.to_excel(tmp_path / "t.xlsx", index=False)
     with pytest.raises(CorpusError, match=r"t\.xlsx, cell B3 holds a formula without a value"):
         list(CorpusFile(tmp_path / "t.xlsx"))
 
@@ -361,23 +357,9 @@ def test_copies_are_utf8_with_line_feeds(tmp_path, encoding, end):
         assert (tmp_path / "y.csv").read_text("utf-8") == "\n".join(expected) + "\n"
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_duplicates_keep_a_table_with_its_header(tmp_path, fruit):
-    source, target = tmp_path / "x.csv.gz", tmp_path / "y.csv"
-    texts = ["apple", "car", "apple", "pear, car\nbicycle"]
-    frame = pd.DataFrame({"id": [1, 2, 3, 4], "text": texts, "n": [5, 6, 7, 8]})
-    frame.to_csv(source, index=False)
-    write_kept(source, duplicates(source, fruit), target)
-    assert pd.read_csv(target).equals(frame.drop(2).reset_index(drop=True))
-
-
-def file_of(path, content):
-    path.write_bytes(content)
-    return CorpusFile(path)
-
-
 test_what_cannot_be_read_or_copied_is_refused = refused(
-    *((lambda tmp_path, name=name, content=content: list(file_of(tmp_path / name, content)), message, CorpusError)
+    *((lambda tmp_path, name=name, content=content: list(CorpusFile(written(tmp_path / name, content))),
+       message, CorpusError)
       for name, content, message in [
         ("r.csv", b'"id","text"\n"1","7","a"\n', "line 2 has 3 cells; the header has 2, which must name each column"),
         ("x.txt", "id\ttext\n1\tü\n".encode("utf-16"), r"x\.txt is a table by its first line.*--delimiter tab"),
@@ -386,7 +368,8 @@ test_what_cannot_be_read_or_copied_is_refused = refused(
     (lambda tmp_path: check_copy(CorpusFile("x.csv"), tmp_path / "y.txt"), r"is \.csv; end the name of .*y\.txt"),
     (lambda tmp_path: check_copy(CorpusFile("x.json"), tmp_path / "y.json"),
      r"copies of \.json files cannot be written"),
-    (lambda tmp_path: copy_rows(file_of(tmp_path / "x.csv", b"text\napple\ncar\n"), tmp_path / "y.csv", [True] * 3),
+    (lambda tmp_path: copy_rows(
+        CorpusFile(written(tmp_path / "x.csv", "text\napple\ncar\n")), tmp_path / "y.csv", [True] * 3),
      "has 2 texts, and 3 were expected", CorpusError),
 )  # fmt: skip
 
@@ -394,10 +377,12 @@ test_what_cannot_be_read_or_copied_is_refused = refused(
 def test_the_command_keeps_rows_and_refuses_other_formats_first(tmp_path, fruit, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fruit.save_pretrained("fruit")
-    Path("x.csv").write_text("id,body\n1,apple\n2,car\n3,apple\n")
-    command = ["duplicates", "x.csv", "--field", "body", "-m", "fruit", "--keep"]
-    assert "2 of 3 texts" in run_command(*command, "y.csv", "-o", "pairs.csv").stderr
+    texts = ["apple", "car", "apple", "pear, car\nbicycle"]
+    frame = pd.DataFrame({"id": [1, 2, 3, 4], "body": texts, "n": [5, 6, 7, 8]})
+    frame.to_csv("x.csv.gz", index=False)
+    command = ["duplicates", "x.csv.gz", "--field", "body", "-m", "fruit", "--keep"]
+    assert "3 of 4 texts" in run_command(*command, "y.csv", "-o", "pairs.csv").stderr
     (pair,) = (row.values for row in CorpusFile("pairs.csv").rows())
     assert [pair[name] for name in ("row", "kept_row", "kept_text")] == ["3", "1", "apple"]
-    assert Path("y.csv").read_text() == "id,body\n1,apple\n2,car\n"
-    assert "x.csv is .csv; end the name of" in run_command(*command, "y.parquet", code=1).stderr
+    assert pd.read_csv("y.csv").equals(frame.drop(2).reset_index(drop=True))
+    assert "x.csv.gz is .csv; end the name of" in run_command(*command, "y.parquet", code=1).stderr
