@@ -158,41 +158,33 @@ def test_what_one_loud_dimension_drowns_is_not_dead():
     assert [f.dimensions for f in found.findings] == [("d0",), ("d3",), ("d0",)][1:]
 
 
-SAYS_NOTHING = ["They may rebel.", "Accessed December 10, 2011.", "Be gentle, but firm."]
-BANKS = [
-    f"The central bank in {city} raised its interest rate again." for city in ("Rome", "Paris", "Madrid", "Prague")
-]
-HOMES = [f"Home owners in {city} pay more for a mortgage this year." for city in ("Rome", "Paris", "Madrid", "Prague")]
-
-
 def test_anchors_that_say_nothing_are_found():
-    model = AnchorEmbedder(letter_pairs, ["A bank raises the interest rate.", "Owners pay for a home.", *SAYS_NOTHING])
-    found = audit(model, [*BANKS, *HOMES], thresholds=FEW)
+    clear = ["A bank raises the interest rate.", "Owners pay for a home."]
+    model = AnchorEmbedder(
+        letter_pairs, [*clear, "They may rebel.", "Accessed December 10, 2011.", "Be gentle, but firm."]
+    )
+    news = [
+        sentence.format(city)
+        for sentence in (
+            "The central bank in {} raised its interest rate again.",
+            "Home owners in {} pay more for a mortgage this year.",
+        )
+        for city in ("Rome", "Paris", "Madrid", "Prague")
+    ]
+    found = audit(model, news, thresholds=FEW)
     unclear = {finding.dimensions[0]: finding for finding in found.findings_for("unclear")}
     assert {anchor: finding.reason for anchor, finding in unclear.items()} == {
         "They may rebel.": "has 1 content word",
         "Accessed December 10, 2011.": "has 0 content words",
         "Be gentle, but firm.": "none of its words occurs in its 8 strongest texts",
     }
-    assert found.cleaned(model, ["unclear"]).dimensions.names == model.dimensions.names[:2]
+    assert found.cleaned(model, ["unclear"]).dimensions.names == clear
     assert eval(unclear["They may rebel."].edit).get_embedding_dimension() == 4
     assert "They may rebel." in check_views(found)
     spoken = audit(
-        model, [*BANKS, *HOMES, "A rebel with a gentle voice."], thresholds=Thresholds(least_texts=2, unclear_words=1)
+        model, [*news, "A rebel with a gentle voice."], thresholds=Thresholds(least_texts=2, unclear_words=1)
     )
     assert [finding.dimensions for finding in spoken.findings_for("unclear")] == [("Accessed December 10, 2011.",)]
-
-
-SETTINGS = [
-    ({"dead_rate": -0.1}, "dead_rate"),
-    ({"duplicate": 0.2}, "at least 0.5 and at most 1"),
-    ({"crowded_share": float("nan")}, "nan"),
-    ({"duplicate_texts": 1}, "at least 2"),
-]
-TEXTS = [
-    ([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 without"), ("one two", "iterable"),
-    (["one", None], "text 1 is NoneType"),
-]  # fmt: skip
 
 
 @pytest.fixture
@@ -200,23 +192,22 @@ def fruits():
     return TableEmbedder(FOUR, ["apple", "pear", "plum"])
 
 
-@pytest.fixture
-def without_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-
-
 test_what_cannot_be_measured_is_refused = refused(
-    *((lambda settings=settings: Thresholds(**settings), message) for settings, message in SETTINGS),
-    *((lambda fruits, call=call, texts=texts: call(fruits, texts), message) for texts, message in TEXTS
-      for call in (audit, cards, lambda model, texts: cards(model, texts, 0))),
+    *((lambda settings=settings: Thresholds(**settings), message) for settings, message in (
+        ({"dead_rate": -0.1}, "dead_rate"), ({"duplicate": 0.2}, "at least 0.5 and at most 1"),
+        ({"crowded_share": float("nan")}, "nan"), ({"duplicate_texts": 1}, "at least 2"))),
+    *((lambda fruits, call=call, texts=texts: call(fruits, texts), message) for texts, message in (
+        ([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 without"), ("one two", "iterable"),
+        (["one", None], "text 1 is NoneType")) for call in (audit, cards, lambda model, texts: cards(model, texts, 0))),
     (lambda fruits: cards(fruits, list(FOUR), "aple"), "did you mean 'apple'"),
     (lambda fruits: cards(fruits, list(FOUR), top_k=0), "top_k is 0"),
     (lambda fruits: cards(fruits, list(FOUR), 0, examples=0), "examples is 0"),
     (lambda fruits: audit(fruits, list(FOUR)).findings_for("dull"), "verdict is 'dull'; it must be one of dead"),
     (lambda: audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"]),
      "not finite for one of texts 0 to 1"),
-    (lambda without_pandas, fruits: audit(fruits, list(FOUR)).to_frame(), r'pip install "pellucid\[frames\]"',
-     MissingExtraError),
+    (lambda monkeypatch, fruits: (monkeypatch.setitem(sys.modules, "pandas", None),
+                                  audit(fruits, list(FOUR)).to_frame()),
+     r'pip install "pellucid\[frames\]"', MissingExtraError),
 )  # fmt: skip
 
 
@@ -342,19 +333,12 @@ def test_models_of_different_families_show_rows_of_both(fruit):
 
 
 COMPARED = {"models": [random_table(), random_table(seed=1)], "pairs": [("t0", "t1"), ("t2", "t3")]}
-WRONG = [
-    ({"models": [random_table()]}, "at least two models"),
-    ({"models": random_table()}, "at least two models"),
-    ({"gold": [1.0]}, "give 2 finite numbers"),
-    ({"gold": [1.0, float("nan")]}, "finite"),
-    ({"pairs": []}, "no pairs"),
-    ({"pairs": [("t0",)]}, "pair 0"),
-    ({"top_k": -1}, "top_k is -1"),
-]
-
 test_what_cannot_be_compared_is_refused = refused(
-    *((lambda wrong=wrong: compare(**{**COMPARED, **wrong}), message) for wrong, message in WRONG)
-)
+    *((lambda wrong=wrong: compare(**{**COMPARED, **wrong}), message) for wrong, message in (
+        ({"models": [random_table()]}, "at least two models"), ({"models": random_table()}, "at least two models"),
+        ({"gold": [1.0]}, "give 2 finite numbers"), ({"gold": [1.0, float("nan")]}, "finite"),
+        ({"pairs": []}, "no pairs"), ({"pairs": [("t0",)]}, "pair 0"), ({"top_k": -1}, "top_k is -1"))),
+)  # fmt: skip
 
 
 def test_a_comparison_names_the_guesses_that_it_rests_on():

@@ -35,7 +35,7 @@ from pellucid.cli import app as cli
 from pellucid.cli.app import app
 from pellucid.errors import InputError
 from pellucid.persistence import folder as model_folder
-from pellucid.persistence.folder import bundled_models
+from pellucid.persistence.folder import bundled_models, locate
 from tables import CONTROLS
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
@@ -67,8 +67,12 @@ def texts(tmp_path) -> Path:
 def shell(model: Path, script: str, **more: object) -> subprocess.CompletedProcess[str]:
     """Run a line of shell with `pellucid` and `$MODEL` in it."""
     command = f"pellucid() {{ '{sys.executable}' -m pellucid \"$@\"; }}; set -o pipefail; {script}"
-    quiet = {"PYTHONWARNINGS": "ignore:PELLUCID_NATIVE is off"}  # what `make plain` chose to do without
-    environment = {**os.environ, **quiet, "MODEL": str(model / "static-en"), **more}
+    environment = {
+        **os.environ,
+        "PYTHONWARNINGS": "ignore:PELLUCID_NATIVE is off",  # what `make plain` chose to do without
+        "MODEL": str(model / "static-en"),
+        **more,
+    }
     return subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
 
 
@@ -222,8 +226,10 @@ def test_describe_texts_or_stdin(run):
 
 
 def test_models_lists_what_the_card_says(run, models):
-    heading = "---\nlicense: mit\nquality: STS 50.0\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
-    (models / "static-en" / "README.md").write_text(f"{heading}\n# Fruit\n\nFive words\nto test with.\n\nMore.\n")
+    (models / "static-en" / "README.md").write_text(
+        "---\nlicense: mit\nquality: STS 50.0\nlanguage:\n- en\n- pt-BR\ntags:\n- x\n---\n"
+        "\n# Fruit\n\nFive words\nto test with.\n\nMore.\n"
+    )
     facts = json.loads(run("models", "--json").stdout)
     expected = {
         "name": "static-en", "family": "static", "about": "Five words to test with.", "licence": "mit",
@@ -332,9 +338,6 @@ def test_a_broken_installation_is_told_in_one_line(missing):
     assert "Traceback" not in ended.stderr
 
 
-FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
-
-
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -343,7 +346,7 @@ FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /
         ("yes apple | head -n 100000 | pellucid describe -m $MODEL | head -n 1",
          (141, "mostly about: apple (100%)\n", "")),
         pytest.param("pellucid describe apple -m $MODEL > /dev/full", (1, "", "error: No space left on device\n"),
-                     marks=FULL),
+                     marks=pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")),
     ],
 )  # fmt: skip
 def test_a_closed_output_is_quiet_and_a_full_disk_is_told_in_one_line(models, command, expected):
@@ -355,8 +358,9 @@ def test_a_real_interrupt_leaves_no_file(models, tmp_path):
     command = [sys.executable, "-m", "pellucid", "encode", "-m", models / "static-en", "-o", tmp_path / "rows.npy"]
     # a test run started in the background of a shell ignores SIGINT, and so would its children
     listen = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, preexec_fn=listen, **pipes) as process:
+    with subprocess.Popen(
+        command, text=True, preexec_fn=listen, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         while not any(path.suffix == ".part" for path in tmp_path.iterdir()):  # it is there as soon as reading begins
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
@@ -366,26 +370,28 @@ def test_a_real_interrupt_leaves_no_file(models, tmp_path):
 
 
 def test_the_command_line_starts_without_the_heavy_packages():
-    script = "import sys, pellucid.cli.app; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert "typer" in loaded and not {"numpy", "scipy", "tokenizers", "torch", "rich.console"} & set(loaded)
-    listing = "c.app(['index', 'list', 'none', '--limit', '3'])"
-    script = f"import sys, pellucid.cli.app as c\ntry: {listing}\nfinally: print(*sys.modules)"
+    script = (
+        "import sys, pellucid.cli.app as cli\n"
+        "print(*sys.modules)\n"
+        "try: cli.app(['index', 'list', 'none', '--limit', '3'])\n"
+        "finally: print(*sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "none does not exist" in ran.stderr and "typer" in ran.stdout
-    assert "pydantic" not in ran.stdout and "http.client" not in ran.stdout  # which typer and the hub's proxies need
+    at_start, after_listing = map(str.split, ran.stdout.splitlines())
+    assert "typer" in at_start and not {"numpy", "scipy", "tokenizers", "torch", "rich.console"} & set(at_start)
+    assert "none does not exist" in ran.stderr
+    assert not {"pydantic", "http.client"} & set(after_listing)  # which typer and the hub's proxies need
 
 
 HOSTILE = "apple \x1b]0;title\x07[red]\x9b1m\u202e \u2066 <b>"
 
 
 def test_no_text_or_file_can_steer_the_terminal(run, tmp_path):
-    file = tmp_path / ("\x1b[31m\u202e.txt")
     shown = [
         run("describe", HOSTILE), run("explain", HOSTILE, HOSTILE), run("explain", HOSTILE, "--json"),
         run("describe", HOSTILE, "--json"), run("explain", HOSTILE + " zebra" * 20, HOSTILE, "--json"),
         run("describe", HOSTILE), run("explain", HOSTILE, "--html", tmp_path / "\x1b[31m.html"),
-        run("audit", file, code=1), run("models"),
+        run("audit", tmp_path / "\x1b[31m\u202e.txt", code=1), run("models"),
     ]  # fmt: skip
     for result in shown:
         assert not re.search(CONTROLS, result.stdout + result.stderr)
@@ -453,11 +459,7 @@ def test_without_a_terminal_long_work_prints_lines(monkeypatch, capsys):
 @pytest.fixture
 def encoder(monkeypatch, fruit):
     """The model that every command opens: an encoder with fitted reasons."""
-
-    def encode(texts):
-        return fruit.encode(texts) + 0.1
-
-    model, draw = pellucid.load(encode), np.random.default_rng(0)
+    model, draw = pellucid.load(lambda texts: fruit.encode(texts) + 0.1), np.random.default_rng(0)
     texts = [" ".join(draw.choice(fruit.vocabulary.forms, draw.integers(1, 6))) for _ in range(250)]
     model.fit_reasons(texts, table=fruit, show_progress_bar=False)
     monkeypatch.setattr("pellucid.cli.app.open_model", lambda *_: model)
@@ -533,7 +535,7 @@ def test_what_is_there_is_refused_before_any_work(run, texts, models, tmp_path, 
 
 
 def test_an_output_is_replaced_on_request(run, texts, fruit):
-    for name in ("page.html", "rows.npy"):
+    for name in ("page.html", "rows.npy", "kept.txt"):
         Path(name).write_text("mine")
     run("explain", "apple", "pear", "--html", "page.html", "--overwrite")
     run("encode", texts, "--overwrite", "-o", "rows.npy")
@@ -546,8 +548,8 @@ def test_an_output_is_replaced_on_request(run, texts, fruit):
     said = run("edit", "-o", "notes", "--without", "1", "--overwrite", code=1).stderr
     assert "holds no pellucid model" in said and Path("notes/letter.txt").read_text() == "mine"
     texts.write_text("the apple\na pear\nthe apple\n")
-    run("duplicates", texts, "--keep", texts, "--overwrite")
-    assert texts.read_text() == "the apple\na pear\n"
+    run("duplicates", texts, "--keep", "kept.txt", "--overwrite")
+    assert Path("kept.txt").read_text() == "the apple\na pear\n"
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
@@ -558,23 +560,14 @@ def test_what_holds_nothing_is_no_reason_to_ask(run, texts, make):
 
 def test_functions_that_write_a_file_replace_none_unasked(tmp_path, fruit):
     texts, other = written(tmp_path / "texts.txt", "apple\napple\npear\n"), written(tmp_path / "other.txt", "mine")
-    report = duplicates(texts, fruit)
     with pytest.raises(InputError, match=r"other\.txt exists and is not empty; give overwrite=True"):
-        write_kept(texts, report, other)
+        write_kept(texts, duplicates(texts, fruit), other)
     assert other.read_text() == "mine"
-    write_kept(texts, report, other, overwrite=True)
-    write_kept(texts, report, texts)
-    assert other.read_text() == texts.read_text() == "apple\npear\n"
 
 
 # --- the examples of the help -----------------------------------------------------------------------------------------
 
-BUNDLED = Path(pellucid.__file__).parent / "bundled"
 SENTENCES = (Path(__file__).parents[2] / "examples" / "sentences.txt").read_text("utf-8").splitlines()[:40]
-_UNTIL_STOPPED = ("serve", "mcp")
-_NEED_TRAINING = ("distill", "evaluate")
-
-
 EXAMPLES = [
     " ".join(line.split())
     for _, command in all_commands()
@@ -597,14 +590,17 @@ def _arguments(example: str) -> tuple[list[str], str]:
 
 
 def _is_run(words: list[str]) -> bool:
-    needs = set(words[:2]).intersection((*_UNTIL_STOPPED, *_NEED_TRAINING))
-    return not needs and not any("/all-" in word or word == "my-encoder" for word in words)
+    """Whether it ends by itself, trains nothing and needs no encoder."""
+    is_long = bool({"serve", "mcp", "distill", "evaluate"} & set(words[:2]))
+    return not is_long and not any("/all-" in word or word == "my-encoder" for word in words)
 
 
 def facts_of(number: int) -> dict[str, Any]:
     """Return the metadata of a document."""
-    day, status = f"2024-06-{1 + number % 28:02d}", "open" if number % 2 else "closed"
-    return {"year": 2010 + number, "lang": "en", "version": "1.10", "day": day, "status": status}
+    return {
+        "year": 2010 + number, "lang": "en", "version": "1.10", "day": f"2024-06-{1 + number % 28:02d}",
+        "status": "open" if number % 2 else "closed",
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -614,9 +610,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("the bundled models are not in this checkout")
     path, lines = tmp_path_factory.mktemp("examples"), "\n".join(SENTENCES) + "\n"
     ids, plain = ["4983", "5836", *(f"d{n}" for n in range(2, 40))], [text.replace('"', "") for text in SENTENCES]
-    rows = {field: [{"id": id, field: text} | facts_of(n) for n, (id, text) in enumerate(zip(ids, SENTENCES))]
-            for field in ("review", "question", "text")}  # fmt: skip
-    as_json = {field: "".join(json.dumps(row) + "\n" for row in of_field) for field, of_field in rows.items()}
+    as_json = {
+        field: "".join(
+            json.dumps({"id": id, field: text} | facts_of(n)) + "\n" for n, (id, text) in enumerate(zip(ids, SENTENCES))
+        )
+        for field in ("review", "question", "text")
+    }
     cells = [f'd{n},"{text}","{text}",1.10' for n, text in enumerate(plain)]
     pairs = "".join(f"{first}\t{second}\n" for first, second in zip(SENTENCES[:20], SENTENCES[20:]))
     for name, content in {
@@ -641,7 +640,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "my-model": "static-en", "my-anchors": "anchors-en-200", "my-anchors-edited": "anchors-en-200",
         "mine": "anchors-en-200", "my-lexicon": "lexicon-en",
     }.items():  # fmt: skip
-        shutil.copytree(BUNDLED / model, path / name)
+        shutil.copytree(locate(model), path / name)
     with pellucid.Index.create(path / "built", "static-en") as index:
         index.add(SENTENCES, ids=ids, metadata=[facts_of(n) for n in range(len(SENTENCES))])
         for name in ("live", "guides"):

@@ -44,10 +44,7 @@ def _write(path: Path, texts: list[str | None]) -> Path:
     return path
 
 
-NAMES = ["t.txt", "t.txt.gz", "t.txt.xz", "t.jsonl", "t.jsonl.gz", "t.jsonl.xz", "t.parquet"]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz", "t.txt.xz", "t.jsonl", "t.jsonl.gz", "t.jsonl.xz", "t.parquet"])
 def test_as_many_texts_come_out_as_went_in(tmp_path, name):
     assert list(read_texts(_write(tmp_path / name, [*TEXTS, None, "end"]))) == [*TEXTS, "", "end"]
     assert list(read_texts(_write(tmp_path / name, []))) == []
@@ -127,10 +124,6 @@ DEEP = [
 ]
 
 
-def _table(path: Path, **columns: object) -> None:
-    pq.write_table(pa.table(columns), path)
-
-
 @pytest.mark.parametrize(
     ("name", "make", "message"),
     [
@@ -155,11 +148,11 @@ def _table(path: Path, **columns: object) -> None:
          r"digits\.jsonl, line 1: not JSON .a number has too many digits"),
         ("words.parquet", lambda path: path.write_text("the apple"),
          r"words\.parquet is damaged or not a parquet file"),
-        ("numbers.parquet", lambda path: _table(path, text=[1, 2]),
+        ("numbers.parquet", lambda path: pq.write_table(pa.table({"text": [1, 2]}), path),
          r"numbers\.parquet, row 1: 'text' holds a number, 1, and no text. Use --field NAME"),
-        ("binary.parquet", lambda path: _table(path, text=[b"\xff", b"a"]),
+        ("binary.parquet", lambda path: pq.write_table(pa.table({"text": [b"\xff", b"a"]}), path),
          r"binary\.parquet, row 1: 'text' holds bytes, b'\\xff', and no text"),
-        ("other.parquet", lambda path: _table(path, title=["a"]),
+        ("other.parquet", lambda path: pq.write_table(pa.table({"title": ["a"]}), path),
          r"other\.parquet has no column 'text'; it has title"),
         ("long.parquet", lambda path: _write(path, ["0123456789" * 200, "0123456789" * 200 + "x"]),
          r"long\.parquet, row 2 is longer than 2,000 characters"),

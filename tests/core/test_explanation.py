@@ -379,8 +379,7 @@ def test_a_view_says_how_rows_were_measured(error: float, said: str) -> None:
 
 
 def test_shares_are_not_shown_where_they_mislead() -> None:
-    rows = [Row("x", ("x",), 0.400, 0.0), Row("y", ("y",), -0.399, 0.0)]
-    view = str(Explanation.from_terms("anchors", ("a", "b"), 0.001, rows))
+    view = str(of_values(0.001, 0.400, -0.399))
     assert "%" not in view and "nearly cancel" in view
 
 
@@ -394,8 +393,9 @@ def test_colour_follows_the_terminal_and_no_color(
     from rich.console import Console
 
     written = StringIO()
-    environment = {"TERM": "xterm-256color"} | environment
-    console = Console(file=written, force_terminal=terminal, width=100, _environ=environment)
+    console = Console(
+        file=written, force_terminal=terminal, width=100, _environ={"TERM": "xterm-256color", **environment}
+    )
     console.print(fruit.explain("apple pear", "apple car"))
     codes = "".join(re.findall(r"\x1b\[([\d;]*)m", written.getvalue()))
     assert ("38;5" in codes) == colour
@@ -429,8 +429,8 @@ def test_a_word_of_both_other_texts_is_one_row_of_a_difference(fruit: StaticEmbe
 
 def test_a_notebook_sets_no_dollars_as_formulas(fruit: StaticEmbedder) -> None:
     html = fruit.explain("apple for $5 or $10", "pear")._repr_html_()
-    assert "&lt;b&gt;weather&lt;/b&gt;" in anchors()._repr_html_()
     assert html.startswith('<div class="pellucid mathjax_ignore tex2jax_ignore">')
+    assert "&lt;b&gt;weather&lt;/b&gt;" in anchors()._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -557,8 +557,7 @@ def test_rows_of_reports_stay_on_one_line_at_80_columns(fruit: StaticEmbedder, c
         "compare": lambda: pellucid.compare({"a" * 40: fruit, "b" * 40: anchors}, pairs),
         "bias": lambda: pellucid.bias(fruit, [("apple", "pear"), ("car", "bicycle")], targets=texts),
     }[command]()
-    folds_and_parts = (part.parts if isinstance(part, Fold) else [part] for part in report._parts())
-    for part in chain.from_iterable(folds_and_parts):
+    for part in chain.from_iterable(each.parts if isinstance(each, Fold) else [each] for each in report._parts()):
         if isinstance(part, TablePart) and any(column.title for column in part.columns):
             lines = plain([part._replace(title="")], width=80).splitlines()
             rule = next(number for number, line in enumerate(lines) if set(line.strip()) == {"\u2500"})

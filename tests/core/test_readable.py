@@ -216,20 +216,12 @@ def test_an_index_joins_the_words_of_its_parts_and_seven_lines_are_enough() -> N
     query, text = "aspirin, heart attack, dose, risk, daily, stroke", "aspirin and the heart"
     spans = {text[slice(*span)]: span for span in spans_of(text)}
     asked = {query[slice(*span)]: span for span in spans_of(query)}
-    rows = [Row("bm25: aspirin", ("aspirin",), 0.2, 0.0, (asked["aspirin"],), (spans["aspirin"],), kind=WORD)]
-    rows += [
-        Row(
-            f"dense: {word} \u00d7 heart",
-            (word, "heart"),
-            0.1 - 0.01 * n,
-            0.0,
-            (asked[word],),
-            (spans["heart"],),
-            kind=WORD_PAIR,
-        )
-        for n, word in enumerate(asked)
-    ]
-    rows += [Row(f"dense: {kind}", (kind,), 0.05, 0.0, kind=kind) for kind in (SHARED, CONTEXT, REMAINDER)]
+    rows = [
+        Row("bm25: aspirin", ("aspirin",), 0.2, 0.0, (asked["aspirin"],), (spans["aspirin"],), kind=WORD),
+        *(Row(f"dense: {word} \u00d7 heart", (word, "heart"), 0.1 - 0.01 * n, 0.0, (asked[word],), (spans["heart"],),
+              kind=WORD_PAIR) for n, word in enumerate(asked)),
+        *(Row(f"dense: {kind}", (kind,), 0.05, 0.0, kind=kind) for kind in (SHARED, CONTEXT, REMAINDER)),
+    ]  # fmt: skip
     why = Explanation.from_terms("index", (query, text), sum(row.contribution for row in rows), rows)
     groups = why.groups()
     assert groups[0].name == "aspirin \u2192 aspirin" and groups[0].contribution == pytest.approx(0.2)
@@ -355,8 +347,9 @@ def test_numbers_and_negations_that_differ_are_named(texts: tuple[str, str], sai
 
 
 def test_a_line_of_a_difference_names_the_text_first_that_it_speaks_for() -> None:
-    names = ["loan \u2192 credit, rather than rate", "dog \u2192 puppy, rather than cat"]
-    assert [group.name for group in GAP.groups()] == names
+    assert [group.name for group in GAP.groups()] == [
+        "loan \u2192 credit, rather than rate", "dog \u2192 puppy, rather than cat",
+    ]  # fmt: skip
 
 
 def test_of_an_index_the_texts_are_query_and_documents() -> None:

@@ -86,7 +86,6 @@ EVALUATORS = {
     "TranslationEvaluator": ((FIRSTS, FIRSTS), {}),
     "MSEEvaluator": ((FIRSTS, SECONDS), {"teacher_model": None}),
 }
-SPARSE = {f"Sparse{name}": given for name, given in EVALUATORS.items()}
 FIELDS = {"p1": ANIMALS[0], "p2": ANIMALS[0] + "s", "p3": MONEY[0], "p4": MONEY[0] + "."}
 PARAPHRASES = {"ParaphraseMiningEvaluator": ((FIELDS, [("p1", "p2"), ("p3", "p4")]), {})}
 
@@ -115,14 +114,16 @@ def test_sentence_transformers_evaluators_say_of_a_model_what_they_say_of_its_fo
 @pytest.mark.needs("sentence_transformers")
 @pytest.mark.full
 @pytest.mark.parametrize("most", [None, 20])
-@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("name", EVALUATORS)
 def test_the_evaluators_of_sparse_encoders_take_a_sparse_model(name, most, tmp_path):
     from sentence_transformers.sparse_encoder import evaluation
 
     sparse = pellucid.load("lexicon-en")
-    given, options = SPARSE[name]
+    given, options = EVALUATORS[name]
     taught = {key: sparse for key in options if key == "teacher_model"}
-    found = getattr(evaluation, name)(*given, **options | taught, max_active_dims=most)(sparse, str(tmp_path))
+    found = getattr(evaluation, f"Sparse{name}")(*given, **options | taught, max_active_dims=most)(
+        sparse, str(tmp_path)
+    )
     active = [value for key, value in found.items() if key.endswith("active_dims")]
     assert active and all(0 < value <= (most or sparse.get_embedding_dimension()) for value in active)
     ratios = [value for key, value in found.items() if key.endswith("sparsity_ratio")]

@@ -20,9 +20,7 @@ from refusals import refused
 from tiny_models import tiny_lexicon
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-PAGE = (ROOT / "docs/integrations.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/integrations.md").read_text(encoding="utf-8"), re.DOTALL)
 TEXTS = ["The apple", "a pear and an apple", "the car", "bicycle bicycle", ""]
 LIBRARIES = {"langchain": "langchain_core", "mcp": "mcp", "sklearn": "sklearn"}
 
@@ -59,7 +57,8 @@ def test_an_absent_library_is_named_with_the_line_that_installs_it(module, monke
     with pytest.raises(MissingExtraError, match="is not installed") as raised:
         import_module(f"pellucid.integrations.{module}")
     name, extra = re.match(r'(.+?) is not installed.*"pellucid\[(.+?)\]', str(raised.value)).groups()
-    assert re.search(rf'^{extra} = \["{name}>=[\d.]+,<[\d.]+"\]$', PROJECT, re.MULTILINE)
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.search(rf'^{extra} = \["{name}>=[\d.]+,<[\d.]+"\]$', project, re.MULTILINE)
 
 
 @pytest.mark.full
@@ -144,12 +143,9 @@ def test_langchains_retriever_takes_arguments_for_one_call(retriever, options, i
     assert [{document.id for document in answer} for answer in answers] == [ids] * 4
 
 
-UNKNOWN = [{"top_k": 2}, {"filter": {"year": 2001}}, {"Where": {"year": 2001}}]
-
-
 test_arguments_that_an_adapter_does_not_know_are_refused = pytest.mark.full(refused(
     *((lambda retriever, call=call, wrong=wrong: call(retriever, wrong), next(iter(wrong)), (TypeError, ValueError))
-      for wrong in UNKNOWN for call in (
+      for wrong in ({"top_k": 2}, {"filter": {"year": 2001}}, {"Where": {"year": 2001}}) for call in (
         lambda retriever, wrong: retriever.invoke("apple", **wrong),
         lambda retriever, wrong: asyncio.run(retriever.ainvoke("apple", **wrong)),
         lambda retriever, wrong: type(retriever)(index=retriever.index, **wrong))),
