@@ -109,6 +109,7 @@ def test_some_terms_are_found_at_the_same_places_as_all(passages, query, languag
         ("patient's O'Brien l'amour don't", "patient brien amour"),
         ("The WHO and AIDS in the U.S., vitamin A. A study", "WHO aid AIDS US vitamin A studi"),
         ("type I error, I am", "type I error"),
+        ('(A) study: "I" am', "studi"),
         ("WHO GUIDELINES AND WHAT IT IS", "guidelin"),
         ("IT", "IT"),
         ("IT\nit is what it is", "IT"),
