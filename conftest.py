@@ -38,6 +38,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} is named by the address of an object; give its parameters ids")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their parameter: gzip writes the second of packing, so two processes would name two tests."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test if a library that its mark `needs` names is not installed."""
     for mark in item.iter_markers("needs"):
