@@ -75,7 +75,8 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Assign(targets, ast.Constant(None), lineno=0)
         case ast.Call(func, args, keywords):
             none = ast.Constant(None)
-            yield from (ast.Call(func, [*args[:n], none, *args[n + 1 :]], keywords) for n in range(len(args)))
+            others = [n for n, argument in enumerate(args) if ast.unparse(argument) != "None"]
+            yield from (ast.Call(func, [*args[:n], none, *args[n + 1 :]], keywords) for n in others)
             yield from (ast.Call(func, args, keywords[:n] + keywords[n + 1 :]) for n in range(len(keywords)))
 
 

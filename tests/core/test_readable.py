@@ -259,6 +259,8 @@ SUMMARIES = [  # an explanation, and its whole summary, or the beginning of one 
      'model.with_reasons("measured") measures it). Estimated, not checked.'),
     (of_rows((CONTEXT, CONTEXT, 0.6), (SHARED, SHARED, 3.4)),  # what any two texts have hides no context
      "Similarity 4.00, mostly not explained by words (+0.60; ..."),
+    (of_rows(("d" * 80, "dimension", 0.2), ("e" * 81, "dimension", 0.1), family="anchors"),
+     f'Similarity 0.30: "{"d" * 80}" (+0.20), "{"e" * 79}\u2026" (+0.10).'),
     (of_rows(*((f"d{n}", "dimension", 0.1 * (n - 3)) for n in range(9)), family="anchors"), 'Similarity 0.90: "d8" '
      '(+0.50), "d7" (+0.40), "d6" (+0.30); against it, "d0" (-0.30). 3 other dimensions +0.20.'),
     (paired("loan, bank, city", "credit, rate, bank, city", {("loan", "credit"): 0.3, ("loan", "rate"): 0.25,
