@@ -227,9 +227,8 @@ class GroupedRows:
         is_far = table.sum(axis=1) + self._alone[text] < MIN_WORD_SHARE * abs(self._score)
         if closeness is not None:
             is_far = closeness.max(axis=1, initial=0.0) < far
-        stems = {
-            word[: MAX_ENDING_CHARS + 1] for word in other_words.words
-        }  # most words share none, which is soon seen
+        # Most words share no stem, which is soon seen.
+        stems = {word[: MAX_ENDING_CHARS + 1] for word in other_words.words}
         least, free = MIN_PAIR_SHARE * _larger_side(table), list[tuple[str, str]]()
         for number in [number for number in words.matched if number not in in_lines]:
             word = words.words[number]
