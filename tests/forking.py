@@ -1,6 +1,7 @@
 """Work in a forked process, which may be killed at a file operation or by the clock, and in several threads at once."""
 
 import ctypes
+import faulthandler
 import json
 import os
 import select
@@ -79,6 +80,7 @@ def _run(work: Callable[[], object], writer: int, kill_at: int | None) -> None:
             if count == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    faulthandler.register(signal.SIGUSR1, file=2)
     sys.addaudithook(watch)
     _notes.clear()
     started = time.perf_counter()
@@ -97,6 +99,9 @@ def _run(work: Callable[[], object], writer: int, kill_at: int | None) -> None:
 
 def _ended(child: int, reader: int, kill_after: float | None, limit: float) -> Ended:
     ready = select.select([reader], [], [], limit if kill_after is None else kill_after)[0]
+    if not ready and kill_after is None:  # it tells on stderr where it hangs
+        os.kill(child, signal.SIGUSR1)
+        time.sleep(0.5)
     if not ready:
         os.kill(child, signal.SIGKILL)
     report = os.read(reader, 1 << 16)

@@ -31,14 +31,13 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["small", "edited", "large"])
 @pytest.mark.parametrize("regions", [4, pytest.param(400, marks=pytest.mark.slow)])
-def test_a_damaged_file_is_told_or_changes_nothing_and_verify_finds_it(whole, tmp_path, monkeypatch, regions, kind):
+def test_a_flipped_bit_is_told_or_changes_nothing_and_verify_finds_it(whole, tmp_path, monkeypatch, regions, kind):
     """Of a large file, which is not verified when it is opened, nothing is read outside of an array."""
     good, folder, wrong = answers(whole), copied(whole, tmp_path), []
     monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0 if kind == "large" else 4 << 20)
     place = folder / "segments" if kind == "large" else folder
     files = [file for file in files_of(place, but=[".lock"]) if (file.name in EDITED) == (kind == "edited")]
-    losses = {how: LOSSES[how] for how in LOSSES if how != "another file" and kind == "small"}
-    for file, how in damages(folder, losses | flips(regions, regions), files):
+    for file, how in damages(folder, flips(regions, regions), files):
         with suppress(PellucidError):
             if answers(folder) != good and kind != "large":
                 wrong.append((str(file), how, "other answers"))
@@ -46,6 +45,21 @@ def test_a_damaged_file_is_told_or_changes_nothing_and_verify_finds_it(whole, tm
             if not verified(folder):
                 wrong.append((str(file), how, "verify finds nothing"))
     assert wrong == []
+
+
+@pytest.mark.parametrize("how", [*(how for how in LOSSES if how != "another file"), "a link elsewhere"])
+def test_a_file_that_is_none_is_told_at_once(whole, tmp_path, how):
+    folder = copied(whole, tmp_path)
+    elsewhere = {"a link elsewhere": lambda path, content: path.symlink_to(whole / path.relative_to(folder))}
+    own = [path for path in files_of(folder, but=[".lock"]) if path.name not in EDITED]
+    files = [path for path in own if how in LOSSES or path.parent.name == "segments"]
+    for path, _ in damages(folder, {how: (LOSSES | elsewhere)[how]}, files):
+        started = time.monotonic()
+        with pytest.raises(PellucidError):
+            answers(folder)
+            assert verified(folder) == []
+            raise AssertionError(f"{path} {how}")
+        assert time.monotonic() - started < 5
 
 
 # Crafted folders, with checksums that are right
