@@ -75,8 +75,8 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Assign(targets, ast.Constant(None), lineno=0)
         case ast.Call(func, args, keywords):
             none = ast.Constant(None)
-            others = [n for n, argument in enumerate(args) if ast.unparse(argument) != "None"]
-            yield from (ast.Call(func, [*args[:n], none, *args[n + 1 :]], keywords) for n in others)
+            positions = [n for n, argument in enumerate(args) if ast.unparse(argument) != "None"]
+            yield from (ast.Call(func, [*args[:n], none, *args[n + 1 :]], keywords) for n in positions)
             yield from (ast.Call(func, args, keywords[:n] + keywords[n + 1 :]) for n in range(len(keywords)))
 
 

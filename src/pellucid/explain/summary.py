@@ -286,7 +286,7 @@ def unsupported_details(claim: str, source: str, passage: str) -> Iterator[str]:
     """
     in_passage, is_named = _words([passage]), not _has_no_names((claim,))
     changes = [change.words for change in find_changes((claim, source))] if is_named else []
-    names = [one for one, other in changes if one[:1].isupper() and other[:1].isupper() and not _are_forms(one, other)]
+    names = [name for name, old in changes if name[:1].isupper() and old[:1].isupper() and not _are_forms(name, old)]
     names += [  # a name has no form of one or two letters
         name for name in (_NAME.findall(claim) if is_named else ()) if lowercase(name) != name
         and not (_words([name]) <= in_passage or any(len(word) > 2 and _are_forms(name, word) for word in in_passage))

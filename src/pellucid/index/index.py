@@ -481,7 +481,7 @@ class Index(DocumentCollection):
         """
         check_integer("top_k", top_k)
         first_settings, second_settings = (
-            read_settings(self.folder, of) if isinstance(of, str) else of for of in (first, second)
+            read_settings(self.folder, options) if isinstance(options, str) else options for options in (first, second)
         )
         return compare(self.snapshot(), queries, first_settings, second_settings, relevant, top_k)
 

@@ -154,8 +154,8 @@ class Bm25(Part):
             terms_of_word = weights.keys() & self._analyser.terms(word)
             weights |= {term: word_weight * weights[term] for term in terms_of_word}
         absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
-        known = Bm25Query(question, query_terms.spans, weights, synonyms.keys()) if weights else None
-        return ParsedQuery(known, _spans_without_passages(query_terms, passages_with), absent_acronyms)
+        bm25_query = Bm25Query(question, query_terms.spans, weights, synonyms.keys()) if weights else None
+        return ParsedQuery(bm25_query, _spans_without_passages(query_terms, passages_with), absent_acronyms)
 
     def _synonyms(self, question: Question, query_terms: QueryTerms) -> dict[str, tuple[float, frozenset[str]]]:
         """Return terms of synonyms that the query lacks, with weights and the terms they replace; add spans."""

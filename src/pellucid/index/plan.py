@@ -197,7 +197,9 @@ def _suggestion(word: str, snapshot: Snapshot) -> Suggestion | None:
             segment.rows_of_passages(segment.postings(of_segment[term])[0].astype(np.int64))
             for segment, of_segment in zip(segments, spans)
         ]
-        locations = [(segment, row) for segment, found in zip(segments, rows) for row in np.unique(found).tolist()]
+        locations = [
+            (segment, row) for segment, of_segment in zip(segments, rows) for row in np.unique(of_segment).tolist()
+        ]
         for segment, row in locations[:_MAX_READ_PASSAGES]:
             document = segment.document(row)
             written = {lowercase(word.text) for word in split_words(f"{document.title}\n{document.text}")}
